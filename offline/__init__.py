@@ -1,0 +1,1 @@
+"""Histories, graph, retrievers, views, packets and canonical storage: everything that needs neither model nor label."""

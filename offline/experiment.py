@@ -1,0 +1,357 @@
+"""Experiments: what the user wants, as typed configuration; resolved, it holds everything a run needs.
+
+An experiment file names its grammar, prompt and readers; resolving replaces each name by its content, so that a run
+folder explains itself and no later edit of configs/ can change what a run says.
+"""
+
+import difflib
+from pathlib import Path
+from typing import Any, Literal, TypeVar
+
+import msgspec
+import yaml
+
+from offline.canonical import Record, digest_of
+from offline.errors import ConfigurationError
+
+T = TypeVar("T")
+
+# FactConsolidation on the hub: MemoryAgentBench at this commit (spec §2).
+HUB_REPOSITORY = "ai-hyz/MemoryAgentBench"
+HUB_REVISION = "7ea066982b140a19337e17e60d45d4076e042faf"
+HUB_SPLIT = "Conflict_Resolution"
+
+
+class FactConsolidationData(Record, tag="factconsolidation", tag_field="kind"):
+    """MemoryAgentBench FactConsolidation, from the hub or from a local JSON, JSONL or Parquet file of its shape."""
+
+    path: str | None = None
+    repository: str = HUB_REPOSITORY
+    revision: str = HUB_REVISION
+    split: str = HUB_SPLIT
+    rows: tuple[str, ...] = ()
+
+
+class PlainData(Record, tag="plain", tag_field="kind"):
+    """A user's own histories in the plain JSONL form (docs/data.md)."""
+
+    path: str | None = None
+    rows: tuple[str, ...] = ()
+
+
+class SyntheticData(Record, tag="synthetic", tag_field="kind"):
+    """A seeded stream in the project's own wording: one history for each entry of `statements`."""
+
+    seed: int = 7
+    statements: tuple[int, ...] = (400,)
+    questions: int = 20
+    rows: tuple[str, ...] = ()
+
+
+class PluginData(Record, tag="plugin", tag_field="kind"):
+    """A third party's loader (entry point group `coldread.loaders`)."""
+
+    loader: str
+    path: str | None = None
+    options: dict[str, str] = {}
+    rows: tuple[str, ...] = ()
+
+
+Data = FactConsolidationData | PlainData | SyntheticData | PluginData
+
+
+class GrammarForms(Record):
+    """The sentence forms of one grammar.
+
+    `relations` maps a relation name to forms with `{subject}` and `{object}`; `no_fact` and `unresolved` list forms with
+    `{any}` whose texts carry no fact, or must be left to the reader.
+    """
+
+    name: str
+    relations: dict[str, tuple[str, ...]]
+    no_fact: tuple[str, ...] = ()
+    unresolved: tuple[str, ...] = ()
+
+
+class Prompt(Record):
+    """What a reader is told. `user` holds `{evidence}` and `{question}`; `heading` opens the evidence text."""
+
+    name: str
+    system: str
+    user: str
+    heading: str
+    no_evidence: str
+
+
+class Pin(Record):
+    """Which model, exactly: one of `embedded`, `folder`, or `repository` with a 40-digit `revision`."""
+
+    embedded: str | None = None
+    folder: str | None = None
+    repository: str | None = None
+    revision: str | None = None
+
+
+class Reader(Record):
+    """One pinned reader and how it generates.
+
+    `output_cap`: new tokens at most. `input_cap`: input tokens at most, before the model's own window binds.
+    `batch_size`: requests generated together. `thinking`: what a template's switch is set to. `options` go to the engine.
+    """
+
+    name: str
+    engine: str
+    model: Pin
+    dtype: Literal["float32", "float16", "bfloat16"] = "float32"
+    device: str = "auto"
+    attention: str = "sdpa"
+    batch_size: int = 16
+    output_cap: int = 64
+    # The papers' cap: 262,144 tokens (spec §7).
+    input_cap: int = 262_144
+    thinking: bool = False
+    options: dict[str, str] = {}
+
+
+class ReaderUse(Record):
+    """A reader by name or in full, and the views that it reads (all frozen ones, if it names none)."""
+
+    use: str | Reader
+    views: tuple[str, ...] = ()
+    output_cap: int | None = None
+    batch_size: int | None = None
+
+
+class ViewSettings(Record):
+    """Settings of the views; a regime gives the defaults (`REGIMES`).
+
+    `budget`: characters of evidence, heading included, -1 for no limit. `unresolved_percent`: the share of the budget that
+    unresolved records may take when it binds. `hops`: depth 0 to hops-1 of subjects. `k`: facts a retrieval view ranks.
+    `length_unit`: what random_disjoint matches, characters or tokens of the first configured reader.
+    """
+
+    budget: int = 60_000
+    unresolved_percent: int = 25
+    hops: int = 5
+    k: int = 100
+    seed: int = 7
+    length_unit: Literal["characters", "tokens"] = "characters"
+    tokenizer: Literal["ascii", "unicode"] = "ascii"
+    incomplete_parse: Literal["raw_history", "keep"] = "keep"
+    empty_selection: Literal["raw_history", "latest_state"] = "raw_history"
+
+
+# The two regimes of the compiler paper (spec §5). The output cap belongs to the readers of the grid.
+REGIMES: dict[str, ViewSettings] = {
+    "shared": ViewSettings(),
+    "grid": ViewSettings(budget=-1, incomplete_parse="raw_history", empty_selection="latest_state"),
+}
+REGIME_OUTPUT_CAPS = {"shared": 64, "grid": 32}
+
+
+class ViewOverrides(Record):
+    """The settings that an experiment changes against its regime."""
+
+    budget: int | None = None
+    unresolved_percent: int | None = None
+    hops: int | None = None
+    k: int | None = None
+    seed: int | None = None
+    length_unit: Literal["characters", "tokens"] | None = None
+    tokenizer: Literal["ascii", "unicode"] | None = None
+    incomplete_parse: Literal["raw_history", "keep"] | None = None
+    empty_selection: Literal["raw_history", "latest_state"] | None = None
+
+
+class Frontend(Record):
+    """How statements become triples. `grammar` names the forms of the grammar frontend."""
+
+    kind: str = "grammar"
+    grammar: str | None = None
+
+
+class Experiment(Record):
+    """An experiment as the user writes it."""
+
+    name: str
+    data: Data
+    frontend: Frontend
+    views: tuple[str, ...]
+    readers: tuple[ReaderUse, ...] = ()
+    regime: Literal["shared", "grid"] = "shared"
+    settings: ViewOverrides = ViewOverrides()
+    prompt: str = "reader"
+
+
+class ReaderPlan(Record):
+    """A resolved reader and its views."""
+
+    reader: Reader
+    views: tuple[str, ...]
+
+
+class ResolvedExperiment(Record):
+    """An experiment with every name replaced by its content; what a run folder's experiment.yaml holds."""
+
+    name: str
+    data: Data
+    limit: int | None
+    frontend: Frontend
+    grammar: GrammarForms | None
+    views: tuple[str, ...]
+    settings: ViewSettings
+    prompt: Prompt
+    readers: tuple[ReaderPlan, ...]
+    format: Literal[1] = 1
+
+
+class _UniqueKeys(yaml.SafeLoader):
+    """YAML that refuses a key given twice, and the merge key, which can hide one."""
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
+        seen = set()
+        for key_node, _ in node.value:
+            key = self.construct_object(key_node, deep=True)  # type: ignore[no-untyped-call]
+            if isinstance(key, (dict, list)) or key == "<<":
+                raise yaml.constructor.ConstructorError(None, None, "only plain keys are allowed", key_node.start_mark)
+            if key in seen:
+                raise yaml.constructor.ConstructorError(None, None, f"the key {key!r} is given twice", key_node.start_mark)
+            seen.add(key)
+        return super().construct_mapping(node, deep)
+
+
+def parse_yaml(text: str, kind: type[T], where: str) -> T:
+    """A typed configuration from YAML; ConfigurationError names the place and the known fields."""
+    try:
+        raw = yaml.load(text, Loader=_UniqueKeys)
+    except yaml.YAMLError as error:
+        problem = getattr(error, "problem", None) or str(error)
+        mark = getattr(error, "problem_mark", None)
+        place = f", line {mark.line + 1}" if mark else ""
+        raise ConfigurationError(f"{where}{place}: {problem}") from error
+    try:
+        return msgspec.convert(raw, kind)
+    except msgspec.ValidationError as error:
+        raise ConfigurationError(f"{where}: {error}{_hint(str(error), kind)}") from error
+
+
+def _hint(message: str, kind: type[Any]) -> str:
+    if "unknown field" not in message:
+        return ""
+    unknown = message.split("`")[1]
+    known = sorted({field for struct in _structs(kind, set()) for field in struct.__struct_fields__})
+    close = difflib.get_close_matches(unknown, known, n=1)
+    return f"; did you mean `{close[0]}`?" if close else "; remove it"
+
+
+def _structs(kind: Any, seen: set[Any]) -> set[type[msgspec.Struct]]:
+    """All record types that can occur inside `kind`."""
+    if isinstance(kind, type) and issubclass(kind, msgspec.Struct):
+        if kind in seen:
+            return seen
+        seen.add(kind)
+        for field in msgspec.structs.fields(kind):
+            _structs(field.type, seen)
+    for argument in getattr(kind, "__args__", ()):
+        _structs(argument, seen)
+    return seen
+
+
+def load_yaml(path: Path, kind: type[T]) -> T:
+    """A typed configuration file."""
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigurationError(f"cannot read {path}: {error}") from error
+    return parse_yaml(text, kind, str(path))
+
+
+def configs_folder() -> Path:
+    """The folder of the shipped configuration: `coldread_configs` in a wheel, `configs` in a source tree."""
+    top = Path(__file__).resolve().parents[1]
+    installed = top / "coldread_configs"
+    return installed if installed.is_dir() else top / "configs"
+
+
+def find_config(folder: str, name: str) -> Path:
+    """The file of a configuration given as a path or as the name of a shipped one; ConfigurationError if there is none."""
+    given = Path(name)
+    if given.suffix in {".yaml", ".yml"} and given.is_file():
+        return given
+    shipped = configs_folder() / folder / f"{given.stem if given.suffix in {'.yaml', '.yml'} else name}.yaml"
+    if shipped.is_file() and "/" not in name.removeprefix(f"configs/{folder}/"):
+        return shipped
+    known = sorted(path.stem for path in (configs_folder() / folder).glob("*.yaml"))
+    raise ConfigurationError(f"no {folder} configuration {name!r}: neither a file nor one of {', '.join(known)}")
+
+
+def _check(condition: bool, message: str) -> None:
+    if not condition:
+        raise ConfigurationError(message)
+
+
+def _plan(use: ReaderUse, experiment: Experiment, where: str) -> ReaderPlan:
+    reader = use.use if isinstance(use.use, Reader) else load_yaml(find_config("readers", use.use), Reader)
+    reader = msgspec.structs.replace(
+        reader,
+        output_cap=use.output_cap or (REGIME_OUTPUT_CAPS[experiment.regime] if experiment.regime == "grid" else reader.output_cap),
+        batch_size=use.batch_size or reader.batch_size,
+    )
+    views = use.views or experiment.views
+    _check(reader.output_cap > 0 and reader.batch_size > 0 and reader.input_cap > 0,
+           f"{where}: reader {reader.name!r}: output_cap, input_cap and batch_size must be positive")
+    _check(_is_file_name(reader.name), f"{where}: reader name {reader.name!r} must be letters, digits, '.', '_' and '-'")
+    for view in views:
+        _check(view in experiment.views, f"{where}: reader {reader.name!r} reads the view {view!r}, which is not frozen; "
+               "add it to `views`")
+    return ReaderPlan(reader=reader, views=views)
+
+
+def _is_file_name(name: str) -> bool:
+    return bool(name) and not name.startswith(".") and all(c.isascii() and (c.isalnum() or c in "._-") for c in name)
+
+
+def resolve(experiment: Experiment, limit: int | None, where: str) -> ResolvedExperiment:
+    """The experiment with its grammar, prompt and readers filled in; ConfigurationError for what cannot be."""
+    settings = msgspec.structs.replace(
+        REGIMES[experiment.regime],
+        **{key: value for key, value in msgspec.structs.asdict(experiment.settings).items() if value is not None},
+    )
+    _check(_is_file_name(experiment.name), f"{where}: name {experiment.name!r} must be letters, digits, '.', '_' and '-'")
+    _check(settings.budget == -1 or settings.budget > 0, f"{where}: budget must be positive, or -1 for no limit")
+    _check(settings.hops >= 1 and settings.k >= 1, f"{where}: hops and k must be at least 1")
+    _check(0 <= settings.unresolved_percent <= 100, f"{where}: unresolved_percent must lie in 0..100")
+    _check(limit is None or limit > 0, f"{where}: --limit must be at least 1")
+    _check(len(set(experiment.views)) == len(experiment.views) > 0, f"{where}: views must be given, each once")
+    for view in experiment.views:
+        _check(_is_file_name(view), f"{where}: view name {view!r} must be letters, digits, '.', '_' and '-'")
+    if isinstance(experiment.data, SyntheticData):
+        _check(experiment.data.questions > 0 and len(experiment.data.statements) > 0,
+               f"{where}: synthetic data needs at least one size in statements and one question")
+    grammar = None
+    if experiment.frontend.kind == "grammar":
+        _check(experiment.frontend.grammar is not None, f"{where}: the grammar frontend needs `grammar`, a name in configs/grammars")
+        grammar = load_yaml(find_config("grammars", str(experiment.frontend.grammar)), GrammarForms)
+    prompt = load_yaml(find_config("prompts", experiment.prompt), Prompt)
+    _check("{evidence}" in prompt.user and "{question}" in prompt.user,
+           f"{where}: prompt {prompt.name!r}: `user` must hold {{evidence}} and {{question}}")
+    plans = tuple(_plan(use, experiment, where) for use in experiment.readers)
+    names = [plan.reader.name for plan in plans]
+    _check(len(set(names)) == len(names), f"{where}: two readers share a name")
+    return ResolvedExperiment(
+        name=experiment.name, data=experiment.data, limit=limit, frontend=experiment.frontend, grammar=grammar,
+        views=experiment.views, settings=settings, prompt=prompt, readers=plans,
+    )  # fmt: skip
+
+
+def dump_yaml(experiment: ResolvedExperiment) -> bytes:
+    """The one YAML form of a resolved experiment: sorted keys, block style, UTF-8."""
+    text: str = yaml.safe_dump(
+        msgspec.to_builtins(experiment), sort_keys=True, allow_unicode=True, default_flow_style=False, width=10_000
+    )
+    return text.encode()
+
+
+def prompt_digest(prompt: Prompt) -> str:
+    """What a packet records of its prompt."""
+    return digest_of(prompt)

@@ -1,0 +1,76 @@
+"""Loaders: raw rows to histories and questions. None of them parses an answer column; eval/ reads that one apart.
+
+A loader is a function `(data, source) -> Loaded`, registered under its kind; `coldread.loaders` is the entry point group.
+"""
+
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from offline.errors import DataError
+from offline.experiment import Data, PluginData
+from offline.loaders.raw import RawSource
+from offline.records import History, Question
+from offline.registry import Registry
+
+
+@dataclass(frozen=True)
+class Loaded:
+    """Histories and questions in source order."""
+
+    histories: tuple[History, ...]
+    questions: tuple[Question, ...]
+
+
+Loader = Callable[[Any, RawSource | None], Loaded]
+LOADERS: Registry[Loader] = Registry("loader", "coldread.loaders")
+
+
+def kind_of(data: Data) -> str:
+    """The name under which a data section's loader is registered."""
+    return data.loader if isinstance(data, PluginData) else str(data.__struct_config__.tag)
+
+
+def load(data: Data, source: RawSource | None, limit: int | None) -> Loaded:
+    """Load, keep the named rows, then the first `limit` questions of each row; histories without a question go."""
+    from offline.loaders import factconsolidation, plain, synthetic  # noqa: F401  (they register themselves)
+
+    loaded = LOADERS.get(kind_of(data))(data, source)
+    _check(loaded)
+    rows = {question.row for question in loaded.questions}
+    if missing := [row for row in data.rows if row not in rows]:
+        raise DataError(f"no row {missing[0]!r} in the data; it has {', '.join(sorted(rows))}")
+    counts: Counter[str] = Counter()
+    kept = []
+    for question in loaded.questions:
+        counts[question.row] += 1
+        if (not data.rows or question.row in data.rows) and (limit is None or counts[question.row] <= limit):
+            kept.append(question)
+    used = {question.history for question in kept}
+    return Loaded(tuple(h for h in loaded.histories if h.id in used), tuple(kept))
+
+
+def _check(loaded: Loaded) -> None:
+    """What every loader must hold to, a third party's too."""
+    for name, ids in (("history", [h.id for h in loaded.histories]), ("question", [q.id for q in loaded.questions])):
+        if repeated := [i for i, n in Counter(ids).items() if n > 1]:
+            raise DataError(f"the {name} id {repeated[0]!r} is used {Counter(ids)[repeated[0]]} times; ids must be unique in a run")
+    if not loaded.questions:
+        raise DataError("the data has no questions")
+    known = {history.id for history in loaded.histories}
+    for question in loaded.questions:
+        if question.history not in known:
+            raise DataError(f"question {question.id!r} asks about the history {question.history!r}, which is not there")
+        if not question.text.strip():
+            raise DataError(f"question {question.id!r} is empty")
+    for history in loaded.histories:
+        if not history.statements:
+            raise DataError(f"history {history.id!r} has no statements")
+        previous = None
+        for statement in history.statements:
+            if previous is not None and statement.position <= previous:
+                raise DataError(
+                    f"history {history.id!r}: position {statement.position} follows {previous}; positions must go up"
+                )
+            previous = statement.position

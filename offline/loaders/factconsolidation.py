@@ -1,0 +1,111 @@
+"""MemoryAgentBench FactConsolidation: rows of a numbered context and a hundred questions (spec §2).
+
+The single- and the multi-hop row of one length share one context, hence one history.
+"""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Literal, get_args
+
+from offline.canonical import digest
+from offline.errors import DataError
+from offline.experiment import FactConsolidationData
+from offline.loaders import LOADERS, Loaded
+from offline.loaders.raw import RawRow, RawSource, typed
+from offline.records import History, HopClass, Question, Statement
+
+# The serial, a dot and one space; the text may hold ". " itself, so nothing but the line's start is looked at.
+_STATEMENT = re.compile(r"(\d+)\. (.*)", re.DOTALL)
+_SOURCE = re.compile(r"(?P<stem>.*?)_(?P<hops>sh|mh)(?:_(?P<length>[^_]+))?$")
+
+
+@dataclass(frozen=True)
+class RowNames:
+    """How one row and its questions are called in a run."""
+
+    row: str
+    hop_class: HopClass
+    length: str | None
+    stem: str
+    questions: tuple[str, ...]
+
+
+def named_rows(source: RawSource, columns: tuple[str, ...]) -> Iterator[tuple[RawRow, RowNames]]:
+    """The rows with their names and question ids: the same ones whichever columns are read.
+
+    A source name that occurs twice gets its row number added, and every question id starts with its row's name, so that
+    no two rows can collide.
+    """
+    seen: set[str] = set()
+    for number, row in enumerate(source.rows((*columns, "questions", "metadata"))):
+        metadata: dict[str, Any] = typed(row.values["metadata"], dict[str, Any] | None, f"{row.where}, metadata") or {}
+        questions: list[str] = typed(row.values["questions"], list[str], f"{row.where}, questions")
+        name: str = typed(metadata.get("source"), str | None, f"{row.where}, metadata.source") or f"row{number}"
+        if name in seen:
+            name = f"{name}@{number}"
+        seen.add(name)
+        ids = typed(metadata.get("qa_pair_ids"), list[str] | None, f"{row.where}, metadata.qa_pair_ids")
+        ids = ids or [f"no{index}" for index in range(len(questions))]
+        if len(ids) != len(questions):
+            raise DataError(f"{row.where} ({name}): {len(questions)} questions but {len(ids)} qa_pair_ids")
+        match = _SOURCE.match(name)
+        hop_class: HopClass = "all"
+        if match and match["hops"] in get_args(HopClass):
+            hop_class = _hop_class(match["hops"])
+        yield row, RowNames(
+            row=name,
+            hop_class=hop_class,
+            length=match["length"] if match else None,
+            stem=f"{match['stem']}_{match['length']}" if match and match["length"] else name,
+            questions=tuple(i if i.startswith(f"{name}_") else f"{name}/{i}" for i in ids),
+        )
+
+
+def _hop_class(text: str) -> Literal["sh", "mh"]:
+    return "sh" if text == "sh" else "mh"
+
+
+def parse_context(context: str, where: str) -> tuple[Statement, ...]:
+    """The statements of one context: a heading line, `N. text` lines, a last empty line."""
+    lines = [line.removesuffix("\r") for line in context.split("\n")]
+    if lines[-1] == "":
+        lines.pop()
+    if not lines or _STATEMENT.fullmatch(lines[0]):
+        raise DataError(f"{where}, line 1: the heading line is missing; a context begins with one")
+    statements: list[Statement] = []
+    for number, line in enumerate(lines[1:], 2):
+        match = _STATEMENT.fullmatch(line)
+        if not match or not match[2].strip():
+            raise DataError(f"{where}, line {number}: {line[:60]!r} is not `N. text`")
+        position = int(match[1])
+        if statements and position <= statements[-1].position:
+            word = "repeats" if position == statements[-1].position else "goes down from"
+            raise DataError(f"{where}, line {number}: position {position} {word} {statements[-1].position}; positions must go up")
+        statements.append(Statement(position=position, text=match[2]))
+    if not statements:
+        raise DataError(f"{where}: the history has no statements")
+    return tuple(statements)
+
+
+@LOADERS.register("factconsolidation")
+def load_factconsolidation(data: FactConsolidationData, source: RawSource | None) -> Loaded:
+    """Histories and questions of FactConsolidation rows; DataError names row and line."""
+    assert source is not None
+    histories: dict[str, History] = {}
+    by_context: dict[str, str] = {}
+    questions: list[Question] = []
+    for row, names in named_rows(source, ("context",)):
+        where = f"{row.where} ({names.row})"
+        context: str = typed(row.values["context"], str, f"{where}, context")
+        key = digest(context.encode("utf-8", "surrogatepass"))
+        if key not in by_context:
+            statements = parse_context(context, where)
+            name = names.stem if names.stem not in histories else names.row
+            by_context[key] = name
+            histories[name] = History(id=name, length=names.length or str(len(statements)), statements=statements)
+        for question_id, text in zip(names.questions, row.values["questions"], strict=True):
+            questions.append(
+                Question(id=question_id, row=names.row, history=by_context[key], text=text, hop_class=names.hop_class)
+            )
+    return Loaded(tuple(histories.values()), tuple(questions))

@@ -1,0 +1,132 @@
+"""Raw rows from a JSON, JSONL or Parquet file or from the hub, one column selection at a time.
+
+A caller names the columns it may see; the others are skipped by the decoder and never become Python values. That is how
+offline/ stays unable to see an answer while eval/ reads the answers of the same rows.
+"""
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from offline.canonical import file_digest, read_bytes
+from offline.errors import ConfigurationError, DataError, StorageError
+
+COMMIT = re.compile(r"[0-9a-f]{40}")
+
+
+@dataclass(frozen=True)
+class RawRow:
+    """One raw row: `where` names it for errors, `values` holds the selected columns (absent ones are None)."""
+
+    where: str
+    values: dict[str, Any]
+
+
+@dataclass(frozen=True)
+class RawSource:
+    """Where raw rows come from: a local file, or a hub data set at a commit. `identity` says which, without a path."""
+
+    path: Path | None = None
+    repository: str = ""
+    revision: str = ""
+    split: str = ""
+
+    def identity(self) -> dict[str, str]:
+        """What the run records of its source: file name, size and sha256, or repository, revision and split."""
+        if self.path is None:
+            return {"repository": self.repository, "revision": self.revision, "split": self.split}
+        return {"file": self.path.name, "sha256": file_digest(self.path), "size": str(self.path.stat().st_size)}
+
+    def rows(self, columns: Sequence[str]) -> Iterator[RawRow]:
+        """The rows in source order with these columns; DataError names the file and row that cannot be read."""
+        if self.path is None:
+            return self._hub_rows(columns)
+        suffix = self.path.suffix.lower()
+        if suffix == ".parquet":
+            return self._parquet_rows(columns)
+        if suffix in {".jsonl", ".ndjson"}:
+            return self._json_lines(columns)
+        if suffix == ".json":
+            return self._json_rows(columns)
+        raise DataError(f"{self.path}: unknown file type {suffix!r}; give a .json, .jsonl or .parquet file")
+
+    def _json_rows(self, columns: Sequence[str]) -> Iterator[RawRow]:
+        assert self.path is not None
+        data = read_bytes(self.path)
+        try:
+            rows = msgspec.json.decode(data, type=list[msgspec.Raw])
+        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+            raise DataError(f"{self.path}: not a JSON list of rows: {error}") from error
+        for number, row in enumerate(rows):
+            where = f"{self.path}, row {number}"
+            yield RawRow(where, _select(bytes(row), columns, where))
+
+    def _json_lines(self, columns: Sequence[str]) -> Iterator[RawRow]:
+        assert self.path is not None
+        for number, line in enumerate(read_bytes(self.path).split(b"\n"), 1):
+            if line.strip():
+                where = f"{self.path}, line {number}"
+                yield RawRow(where, _select(line, columns, where))
+
+    def _parquet_rows(self, columns: Sequence[str]) -> Iterator[RawRow]:
+        assert self.path is not None
+        parquet = _need("pyarrow.parquet", "Parquet files")
+        try:
+            present = [name for name in columns if name in parquet.read_schema(self.path).names]
+            rows = parquet.read_table(self.path, columns=present).to_pylist()
+        except OSError as error:
+            raise StorageError(f"cannot read {self.path}: {error}") from error
+        except ValueError as error:  # pyarrow's own errors derive from it
+            raise DataError(f"{self.path}: not a Parquet file that can be read: {error}") from error
+        for number, row in enumerate(rows):
+            yield RawRow(f"{self.path}, row {number}", {name: row.get(name) for name in columns})
+
+    def _hub_rows(self, columns: Sequence[str]) -> Iterator[RawRow]:
+        if not COMMIT.fullmatch(self.revision):
+            raise ConfigurationError(
+                f"data revision {self.revision!r} of {self.repository} is not a 40-digit commit; branches and tags move"
+            )
+        datasets = _need("datasets", "data from the hub")
+        try:
+            rows = datasets.load_dataset(self.repository, revision=self.revision, split=self.split)
+        except Exception as error:  # the hub client raises dozens of classes
+            raise DataError(
+                f"{self.repository}@{self.revision[:12]}, split {self.split!r} could not be loaded: {error}; "
+                "check the network, or give a local copy with --data PATH"
+            ) from error
+        rows = rows.select_columns([name for name in columns if name in rows.column_names])
+        for number, row in enumerate(rows):
+            yield RawRow(f"{self.repository}, row {number}", {name: row.get(name) for name in columns})
+
+
+def _select(data: bytes, columns: Sequence[str], where: str) -> dict[str, Any]:
+    row_type = msgspec.defstruct("Row", [(name, Any, None) for name in columns])
+    try:
+        row = msgspec.json.decode(data, type=row_type)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        surrogate = b"\\ud" in data.lower()
+        raise DataError(
+            f"{where}: {error}" + ("; a \\ud… escape without its pair (a lone surrogate) is no character" if surrogate else "")
+        ) from error
+    return msgspec.structs.asdict(row)
+
+
+def _need(module: str, what: str) -> Any:
+    import importlib
+
+    try:
+        return importlib.import_module(module)
+    except ImportError as error:
+        raise ConfigurationError(f"{what} need a package that is not installed; run: pip install 'coldread[hub]'") from error
+
+
+def typed(value: Any, kind: Any, where: str) -> Any:
+    """A column's value as `kind`; DataError names the row and what is wrong."""
+    try:
+        return msgspec.convert(value, kind)
+    except msgspec.ValidationError as error:
+        raise DataError(f"{where}: {error}") from error

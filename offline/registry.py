@@ -1,0 +1,61 @@
+"""One mechanism for every seam: a name gives an implementation, ours or a third party's.
+
+Ours register with the decorator; a package elsewhere declares an entry point in the seam's group. A name that both
+declare is an error, since a published number must not depend on which package happened to be installed.
+"""
+
+from collections.abc import Callable
+from importlib.metadata import EntryPoint, entry_points
+from typing import Generic, TypeVar
+
+from offline.errors import ConfigurationError
+
+
+T = TypeVar("T")
+
+
+class Registry(Generic[T]):
+    """Names and implementations of one seam."""
+
+    def __init__(self, kind: str, group: str) -> None:
+        self.kind = kind
+        self.group = group
+        self._ours: dict[str, T] = {}
+
+    def register(self, name: str) -> Callable[[T], T]:
+        """Decorator: enter the decorated implementation under `name`."""
+
+        def enter(implementation: T) -> T:
+            if name in self._ours:
+                raise ValueError(f"{self.kind} {name!r} is registered twice")
+            self._ours[name] = implementation
+            return implementation
+
+        return enter
+
+    def _theirs(self) -> dict[str, EntryPoint]:
+        return {point.name: point for point in entry_points(group=self.group)}
+
+    def names(self) -> list[str]:
+        """All known names, sorted."""
+        return sorted({*self._ours, *self._theirs()})
+
+    def get(self, name: str) -> T:
+        """The implementation called `name`; ConfigurationError if there is none or more than one."""
+        theirs = self._theirs().get(name)
+        if name in self._ours:
+            if theirs is not None:
+                raise ConfigurationError(
+                    f"{self.kind} {name!r} is built in and also declared by {theirs.value!r} (entry point group "
+                    f"{self.group!r}); rename the latter"
+                )
+            return self._ours[name]
+        if theirs is None:
+            raise ConfigurationError(f"unknown {self.kind} {name!r}; known: {', '.join(self.names())}")
+        try:
+            loaded: T = theirs.load()
+        except Exception as error:
+            raise ConfigurationError(
+                f"{self.kind} {name!r} could not be loaded from {theirs.value!r}: {error}; fix or uninstall that package"
+            ) from error
+        return loaded
