@@ -33,11 +33,11 @@ class Relation:
 
 
 RELATIONS = (
-    Relation("employer", "person", "company", 0.7, "the company that {} works for"),
-    Relation("teacher", "person", "person", 0.3, "the person who taught {}"),
-    Relation("home", "person", "city", 0.5, "the city where {} lives"),
+    Relation("employer", "person", "company", 0.7, "the employer of {}"),
+    Relation("teacher", "person", "person", 0.3, "the teacher of {}"),
+    Relation("home", "person", "city", 0.5, "the home city of {}"),
     Relation("head_office", "company", "city", 0.9, "the city of the head office of {}"),
-    Relation("leader", "company", "person", 0.3, "the person who leads {}"),
+    Relation("leader", "company", "person", 0.3, "the leader of {}"),
     Relation("region", "city", "region", 0.9, "the region of {}"),
     Relation("mayor", "city", "person", 0.2, "the mayor of {}"),
     Relation("language", "region", "language", 1.0, "the language spoken in {}"),

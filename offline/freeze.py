@@ -1,0 +1,68 @@
+"""Freezing: every view's choice for every question, rendered and content-addressed."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from offline.canonical import digest, digest_of
+from offline.experiment import Prompt, ViewSettings, prompt_digest
+from offline.memory import Measure, Memory
+from offline.records import Evidence, Extraction, History, Packet, Question
+from offline.views import View, find_view
+
+
+@dataclass(frozen=True)
+class Frozen:
+    """Packets by view, in question order, and each evidence text once, in order of first use."""
+
+    packets: dict[str, tuple[Packet, ...]]
+    evidence: tuple[Evidence, ...]
+
+
+def freeze(
+    histories: Sequence[History],
+    questions: Sequence[Question],
+    extraction: Extraction,
+    settings: ViewSettings,
+    prompt: Prompt,
+    views: Sequence[str],
+    measure: Measure = len,
+) -> Frozen:
+    """Freeze the packets of these views. The same arguments give the same packets, byte for byte."""
+    found = [(name, find_view(name)) for name in views]
+    by_question: dict[tuple[str, str], tuple[Packet, Evidence]] = {}
+    # One history at a time: its indexes are freed before the next one's are built.
+    for history in histories:
+        mine = [question for question in questions if question.history == history.id]
+        memory = Memory(history, extraction, settings, prompt.heading, measure)
+        for question, view, packet, evidence in _packets(memory, mine, found, prompt):
+            by_question[view, question.id] = (packet, evidence)
+    evidence: dict[str, Evidence] = {}
+    packets: dict[str, tuple[Packet, ...]] = {}
+    for name in views:
+        pairs = [by_question[name, question.id] for question in questions]
+        packets[name] = tuple(packet for packet, _ in pairs)
+        for _, shown in pairs:
+            evidence.setdefault(shown.digest, shown)
+    return Frozen(packets, tuple(evidence.values()))
+
+
+def _packets(
+    memory: Memory, questions: Sequence[Question], views: Sequence[tuple[str, View]], prompt: Prompt
+) -> Iterator[tuple[Question, str, Packet, Evidence]]:
+    history_digest, prompt_hash = digest_of(memory.history), prompt_digest(prompt)
+    stored: dict[int, Evidence] = {}
+    for question in questions:
+        question_digest = digest_of(question)
+        for name, view in views:
+            selection = memory.settle(view(memory, question))
+            rendered = memory.render(selection)
+            # Rendered texts are shared between equal choices, and alive in memory's cache, so their identity is a key.
+            shown = stored.get(id(rendered))
+            if shown is None:
+                shown = Evidence(digest=digest(rendered.text.encode()), positions=rendered.positions, text=rendered.text)
+                stored[id(rendered)] = shown
+            yield question, name, Packet(
+                question=question.id, question_digest=question_digest, history_digest=history_digest, view=name,
+                prompt=prompt_hash, evidence=shown.digest, records=len(rendered.positions), characters=len(rendered.text),
+                dropped=rendered.dropped, truncated=rendered.truncated, fallback=selection.fallback,
+            ), shown  # fmt: skip

@@ -1,0 +1,120 @@
+"""A compiled memory: one history, its graph, and the indexes that views share, built when first asked for."""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from functools import cached_property
+
+from offline.experiment import ViewSettings
+from offline.graph import Edge, Graph, Key, compile_graph
+from offline.records import Extraction, Fallback, History
+from offline.render import Line, Rendered, record_line, render
+from offline.retrievers.bm25 import BM25, TOKENIZERS
+
+Measure = Callable[[str], int]
+
+
+@dataclass(frozen=True)
+class Selection:
+    """What a view chose: positions of records in any order.
+
+    structured: the view speaks of parsed facts, so unresolved records are added and an incomplete parse falls back.
+    may_fall_back: an empty choice falls back as the regime says (a negative control must not).
+    fallback: set where the choice is a fallback.
+    """
+
+    positions: tuple[int, ...]
+    structured: bool = True
+    may_fall_back: bool = True
+    fallback: Fallback | None = None
+
+
+class Memory:
+    """Everything a view may use, for one history. Nothing here knows an answer."""
+
+    def __init__(
+        self, history: History, extraction: Extraction, settings: ViewSettings, heading: str, measure: Measure = len
+    ) -> None:
+        self.history = history
+        self.settings = settings
+        self.heading = heading
+        self.measure = measure
+        self.graph: Graph = compile_graph(history, extraction)
+        self._relation_words = {relation.name: relation.words for relation in extraction.relations}
+        self._lines = {s.position: Line(s.position, record_line(s)) for s in history.statements}
+        self._closures: dict[tuple[str, int, bool], list[Key]] = {}
+        self._ranking: tuple[str, list[Edge]] = ("", [])
+        self._rendered: dict[Selection, Rendered] = {}
+
+    def line(self, position: int) -> str:
+        """The rendered line of a record."""
+        return self._lines[position].text
+
+    def closure(self, question: str, hops: int | None = None, *, previous: bool = False) -> list[Key]:
+        """Keys that the question's anchors reach in the current (or previous-value) graph."""
+        depth = self.settings.hops if hops is None else hops
+        found = self._closures.get((question, depth, previous))
+        if found is None:
+            found = self.graph.closure(self.graph.subjects.anchors(question), depth, previous=previous)
+            self._closures[question, depth, previous] = found
+        return found
+
+    def positions(self, keys: Iterable[Key], *, previous: bool = False) -> tuple[int, ...]:
+        """The records that state the current (or previous) value of these keys."""
+        edges = self.graph.previous if previous else self.graph.current
+        return tuple(edges[key].position for key in keys)
+
+    @cached_property
+    def raw_history(self) -> Selection:
+        """Every statement."""
+        return Selection(tuple(self._lines), structured=False)
+
+    @cached_property
+    def latest_state(self) -> Selection:
+        """The record of every current edge."""
+        return Selection(self.positions(self.graph.current))
+
+    @cached_property
+    def stale_state(self) -> Selection:
+        """The record of every key's previous value."""
+        return Selection(self.positions(self.graph.current, previous=True))
+
+    @cached_property
+    def facts(self) -> list[Edge]:
+        """Current edges, newest first; edges of one record in key order."""
+        return sorted(self.graph.current.values(), key=lambda edge: (-edge.position, edge.key))
+
+    @cached_property
+    def _bm25(self) -> BM25:
+        texts = {statement.position: statement.text for statement in self.history.statements}
+        documents = [
+            f"{texts[e.position]} {e.surface} {e.value} {self._relation_words[e.relation]}" for e in self.facts
+        ]
+        return BM25(documents, TOKENIZERS[self.settings.tokenizer])
+
+    def rank_facts(self, question: str) -> list[Edge]:
+        """The k current facts that BM25 ranks first (document: text, subject, object, the relation's words)."""
+        if self._ranking[0] != question:
+            self._ranking = (question, [self.facts[i] for i in self._bm25.rank(question, self.settings.k)])
+        return self._ranking[1]
+
+    def settle(self, selection: Selection) -> Selection:
+        """Apply the regime's fallbacks to a view's choice."""
+        if not selection.structured or not selection.may_fall_back:
+            return selection
+        if self.graph.unresolved and self.settings.incomplete_parse == "raw_history":
+            return Selection(self.raw_history.positions, structured=False, fallback="raw_history")
+        if selection.positions:
+            return selection
+        if self.settings.empty_selection == "latest_state" and self.latest_state.positions:
+            return Selection(self.latest_state.positions, fallback="latest_state")
+        return Selection(self.raw_history.positions, structured=False, fallback="raw_history")
+
+    def render(self, selection: Selection) -> Rendered:
+        """The evidence text of a settled choice; equal choices are rendered once."""
+        rendered = self._rendered.get(selection)
+        if rendered is None:
+            chosen = [self._lines[position] for position in sorted(set(selection.positions))]
+            unresolved = [self._lines[p] for p in self.graph.unresolved] if selection.structured else []
+            rendered = render(chosen, unresolved, self.heading, self.settings.budget, self.settings.unresolved_percent)
+            self._rendered[selection] = rendered
+        return rendered

@@ -1,0 +1,1 @@
+"""Retrievers: a query to ranked documents. Ties have a rule: equal scores go newest first."""

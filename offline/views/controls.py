@@ -1,0 +1,43 @@
+"""The negative control: as much text as cmc shows, none of its keys."""
+
+import hashlib
+
+from offline.memory import Memory, Selection
+from offline.records import Question
+from offline.views import VIEWS
+from offline.views.graph import cmc
+
+# Candidates beyond the first draw that the search for an equal length looks at.
+_POOL = 256
+
+
+@VIEWS.register("random_disjoint")
+def random_disjoint(memory: Memory, question: Question) -> Selection:
+    """Records of current edges outside cmc's keys: as many as cmc's, about as long.
+
+    Candidates are ordered by sha256(seed, question id, position). The first ones are drawn; then, while it helps, the
+    swap of one drawn record for one of the next candidates that brings the total length closest to cmc's is made.
+    """
+    keys = memory.closure(question.text)
+    shown = set(cmc(memory, question).positions)
+    outside = {e.position for e in memory.facts} - shown - {memory.graph.current[key].position for key in keys}
+    prefix = hashlib.sha256(f"{memory.settings.seed}\n{question.id}\n".encode())
+
+    def order(position: int) -> tuple[bytes, int]:
+        state = prefix.copy()
+        state.update(b"%d" % position)
+        return state.digest(), position
+
+    candidates = [position for _, position in sorted(map(order, outside))[: len(shown) + _POOL]]
+    drawn, pool = candidates[: len(shown)], candidates[len(shown) :]
+    size = {position: memory.measure(memory.line(position)) for position in (*candidates, *shown)}
+    missing = sum(size[p] for p in shown) - sum(size[p] for p in drawn)
+    while missing and drawn:
+        gap, out, into = min(
+            (abs(missing - size[into] + size[out]), o, i) for o, out in enumerate(drawn) for i, into in enumerate(pool)
+        ) if pool else (abs(missing), 0, 0)
+        if gap >= abs(missing):
+            break
+        missing -= size[pool[into]] - size[drawn[out]]
+        drawn[out], pool[into] = pool[into], drawn[out]
+    return Selection(tuple(drawn), may_fall_back=False)
