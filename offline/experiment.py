@@ -325,6 +325,7 @@ def resolve(experiment: Experiment, limit: int | None, where: str) -> ResolvedEx
     _check(len(set(experiment.views)) == len(experiment.views) > 0, f"{where}: views must be given, each once")
     for view in experiment.views:
         _check(_is_file_name(view), f"{where}: view name {view!r} must be letters, digits, '.', '_' and '-'")
+        _check(view != "evidence", f"{where}: a view cannot be called 'evidence', the name of the packets' text file")
     if isinstance(experiment.data, SyntheticData):
         _check(experiment.data.questions > 0 and len(experiment.data.statements) > 0,
                f"{where}: synthetic data needs at least one size in statements and one question")
@@ -338,8 +339,10 @@ def resolve(experiment: Experiment, limit: int | None, where: str) -> ResolvedEx
     plans = tuple(_plan(use, experiment, where) for use in experiment.readers)
     names = [plan.reader.name for plan in plans]
     _check(len(set(names)) == len(names), f"{where}: two readers share a name")
+    # Where the data lies is not what it is: the run records the source's sha256 instead of a path of this machine.
+    data = experiment.data if isinstance(experiment.data, SyntheticData) else msgspec.structs.replace(experiment.data, path=None)
     return ResolvedExperiment(
-        name=experiment.name, data=experiment.data, limit=limit, frontend=experiment.frontend, grammar=grammar,
+        name=experiment.name, data=data, limit=limit, frontend=experiment.frontend, grammar=grammar,
         views=experiment.views, settings=settings, prompt=prompt, readers=plans,
     )  # fmt: skip
 

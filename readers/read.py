@@ -1,0 +1,267 @@
+"""Reading: requests frozen, a reader process fed with them batch by batch, predictions journalled, sealed at the end."""
+
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from offline.canonical import digest_of, encode, file_digest, write_lines, write_record
+from offline.errors import AlteredError, ConfigurationError, EngineError, GuardError, ModelError, StateError
+from offline.experiment import FactConsolidationData, ReaderPlan, ResolvedExperiment
+from offline.run_folder import MANIFEST, RunFolder, make_manifest, verify_folder
+from offline.steps import read_data, read_evidence, read_packets
+from readers import worker
+from readers.engines import EngineStart
+from readers.guard import Forbidden
+from readers.journal import Journal
+from readers.pins import fingerprint, locate
+from readers.records import JournalEntry, Output, Prediction, Seal, Timings
+from readers.requests import Requests, make_requests, make_settings, read_requests, write_requests
+from readers.seal import JOURNAL, PREDICTIONS, SEAL, TIMINGS, close, read_seal, reads_folder, verify_reads
+from readers.tokens import ChatTokenizer, copy_tokenizer
+
+# (batches done, batches in all, requests done, requests in all)
+Progress = Callable[[int, int, int, int], None]
+
+
+@dataclass(frozen=True)
+class Commitment:
+    """What a seal says of the labels without knowing them: the label file's sha256, and the ledger's length."""
+
+    labels: str
+    ledger: int
+
+
+def freeze_requests(run: RunFolder, experiment: ResolvedExperiment, plan: ReaderPlan, model_folder: Path) -> Requests:
+    """Freeze a reader's requests and keep its tokenizer, unless both are up to date; the requests."""
+    reader = plan.reader
+    model = fingerprint(model_folder)
+    base = f"reads/{reader.name}"
+    inputs = {
+        "packets": run.need("packets").digest,
+        "reader": digest_of(reader),
+        "model": model.fingerprint,
+        "views": digest_of(plan.views),
+    }
+
+    def write(folder: Path) -> None:
+        tokenizer = ChatTokenizer(model_folder, thinking=reader.thinking)
+        data = read_data(run)
+        frozen = make_requests(
+            make_settings(reader, model, tokenizer), tokenizer, experiment.prompt,
+            {question.id: question for question in data.questions}, read_packets(run, plan.views), read_evidence(run),
+        )  # fmt: skip
+        write_requests(folder, frozen)
+
+    run.step(f"{base}/tokenizer", {"model": model.fingerprint}, lambda folder: copy_tokenizer(model_folder, folder))
+    run.step(f"{base}/requests", inputs, write)
+    return read_requests(run.step_folder(f"{base}/requests"))
+
+
+def plan_batches(requests: Requests) -> list[list[int]]:
+    """Indices of the requests to generate, in batches: longest first, ties by digest.
+
+    The plan depends on the frozen requests alone, so a resumed read makes the same batches as an undisturbed one: greedy
+    output can depend on what shares a batch.
+    """
+    wanted = [i for i, request in enumerate(requests.requests) if not request.too_long]
+    wanted.sort(key=lambda i: (-requests.requests[i].length, requests.requests[i].digest))
+    size = requests.settings.reader.batch_size
+    return [wanted[start : start + size] for start in range(0, len(wanted), size)]
+
+
+class Worker:
+    """The parent's end of a reader process."""
+
+    def __init__(self, process: "subprocess.Popen[bytes]", errors: Any, reader: str) -> None:
+        self._process = process
+        self._errors = errors
+        self._reader = reader
+
+    def send(self, message: worker.ToWorker) -> None:
+        """Give the process a message; a dead process is reported by the next `receive`."""
+        assert self._process.stdin is not None
+        try:
+            self._process.stdin.write(encode(message) + b"\n")
+            self._process.stdin.flush()
+        except BrokenPipeError:
+            pass
+
+    def receive(self) -> worker.Ready | worker.Done:
+        """The process's next answer; EngineError (or the error it reports) if it fails or has died."""
+        assert self._process.stdout is not None
+        line = self._process.stdout.readline()
+        if not line.endswith(b"\n"):
+            code = self._process.wait()
+            ended = f"was killed by signal {-code}" if code < 0 else f"ended with exit code {code}"
+            raise EngineError(f"reader {self._reader!r}: the engine process {ended}{self._last_words()}; {_RESUME}")
+        answer: worker.FromWorker = msgspec.json.decode(line, type=worker.FromWorker)
+        if isinstance(answer, worker.Failed):
+            for kind in (ConfigurationError, ModelError, StateError, AlteredError, GuardError):
+                if kind.exit_code == answer.exit_code:
+                    raise kind(answer.message)
+            raise EngineError(f"reader {self._reader!r}: {answer.message}; {_RESUME}")
+        return answer
+
+    def _last_words(self) -> str:
+        self._errors.seek(0)
+        lines = [line for line in self._errors.read().decode(errors="replace").splitlines() if line.strip()]
+        return f" ({lines[-1][:300]})" if lines else ""
+
+
+_RESUME = "finished batches are kept, `coldread read` resumes after them"
+
+
+@contextmanager
+def start_worker(start: EngineStart, forbidden: Forbidden) -> Iterator[Worker]:
+    """Start a reader process; on leaving, its input ends and so does it."""
+    environment = {
+        **os.environ, "HF_HUB_OFFLINE": "1", "TRANSFORMERS_OFFLINE": "1", "TOKENIZERS_PARALLELISM": "false",
+    }  # fmt: skip
+    with tempfile.TemporaryFile() as errors:
+        process = subprocess.Popen(
+            [sys.executable, "-P", "-m", "readers.worker"],
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors, env=environment,
+        )  # fmt: skip
+        try:
+            handle = Worker(process, errors, start.settings.reader.name)
+            handle.send(worker.Start(engine=start, forbidden=forbidden))
+            yield handle
+            assert process.stdin is not None
+            process.stdin.close()
+            process.wait(timeout=60)
+        finally:
+            process.kill()
+            process.wait()
+
+
+def forbidden_paths(run: RunFolder, experiment: ResolvedExperiment) -> Forbidden:
+    """What this run's reader processes must not open: the run's folder and the raw rows."""
+    inputs = run.need("data").inputs
+    names: tuple[str, ...] = ()
+    if isinstance(experiment.data, FactConsolidationData):
+        flat = experiment.data.repository.replace("/", "--"), experiment.data.repository.replace("/", "___")
+        names = (f"datasets--{flat[0]}", flat[1])
+    files = ((inputs["source_file"], int(inputs["source_size"])),) if "source_file" in inputs else ()
+    return Forbidden(folders=(str(run.path.resolve()),), files=files, names=names)
+
+
+def _check_outputs(outputs: Sequence[Output], batch: Sequence[int], cap: int, name: str) -> None:
+    if len(outputs) != len(batch):
+        raise EngineError(f"reader {name!r}: the engine gave {len(outputs)} outputs for {len(batch)} inputs")
+    if any(len(output.ids) > cap for output in outputs):
+        raise EngineError(f"reader {name!r}: the engine exceeded the output cap of {cap} tokens")
+
+
+def generate(
+    requests: Requests, journal: Journal, model_folder: Path, forbidden: Forbidden, progress: Progress
+) -> dict[str, JournalEntry]:
+    """Generate every batch that the journal lacks; all entries by batch digest."""
+    settings = requests.settings
+    batches = plan_batches(requests)
+    names = [digest_of([requests.requests[i].digest for i in batch]) for batch in batches]
+    todo = [(name, batch) for name, batch in zip(names, batches, strict=True) if name not in journal.entries]
+    total = sum(map(len, batches))
+    done = total - sum(len(batch) for _, batch in todo)
+    progress(len(batches) - len(todo), len(batches), done, total)
+    if todo:
+        start = EngineStart(settings=settings, model_folder=str(model_folder))
+        with start_worker(start, forbidden) as process:
+            ready = process.receive()
+            assert isinstance(ready, worker.Ready)
+            for index, (name, batch) in enumerate(todo, len(batches) - len(todo) + 1):
+                began = time.monotonic()
+                process.send(worker.Batch(inputs=tuple(requests.ids[i] for i in batch)))
+                answer = process.receive()
+                assert isinstance(answer, worker.Done)
+                _check_outputs(answer.outputs, batch, settings.reader.output_cap, settings.reader.name)
+                seconds = f"{time.monotonic() - began:.3f}"
+                journal.append(
+                    JournalEntry(batch=name, outputs=answer.outputs, environment=ready.environment, seconds=seconds)
+                )
+                done += len(batch)
+                progress(index, len(batches), done, total)
+    return {name: journal.entries[name] for name in names}
+
+
+def make_predictions(requests: Requests, entries: Mapping[str, JournalEntry], tokenizer: ChatTokenizer) -> list[Prediction]:
+    """One prediction for each distinct request, in request order; what was not generated is a failure, never a gap."""
+    outputs: dict[int, Output] = {}
+    for batch, entry in zip(plan_batches(requests), entries.values(), strict=True):
+        outputs.update(zip(batch, entry.outputs, strict=True))
+    too_long = Output(ids=(), finish_reason="error", error="the input exceeds the cap even without evidence")
+    predictions = []
+    for index, request in enumerate(requests.requests):
+        output = outputs.get(index, too_long)
+        predictions.append(
+            Prediction(
+                request=request.digest, output_ids=output.ids, text=tokenizer.decode(output.ids),
+                finish_reason=output.finish_reason, error=output.error,
+            )  # fmt: skip
+        )
+    return predictions
+
+
+def read(
+    run: RunFolder, experiment: ResolvedExperiment, plan: ReaderPlan, commitment: Commitment, progress: Progress
+) -> Seal:
+    """Read one reader's packets and seal the predictions; a sealed reader is verified and left alone."""
+    folder = reads_folder(run, plan.reader.name)
+    if (folder / SEAL).is_file():
+        return _finish(run, plan.reader.name)
+    model_folder = locate(plan.reader)
+    requests = freeze_requests(run, experiment, plan, model_folder)
+    journal = Journal(folder / JOURNAL)
+    entries = generate(requests, journal, model_folder, forbidden_paths(run, experiment), progress)
+    tokenizer = ChatTokenizer(folder / "tokenizer", thinking=plan.reader.thinking)
+    predictions = make_predictions(requests, entries, tokenizer)
+    write_lines(folder / PREDICTIONS, predictions)
+    seconds = sum(float(entry.seconds) for entry in entries.values())
+    write_record(folder / TIMINGS, Timings(seconds=f"{seconds:.3f}", batches=len(entries)))
+    by_request = {p.request: p for p in predictions}
+    seal = Seal(
+        reader=plan.reader.name,
+        experiment=run.experiment_digest(),
+        data=run.need("data").digest,
+        extraction=run.need("extraction").digest,
+        packets=run.need("packets").digest,
+        requests=verify_folder(folder / "requests").digest,
+        tokenizer=verify_folder(folder / "tokenizer").digest,
+        predictions=file_digest(folder / PREDICTIONS),
+        fingerprint=requests.settings.fingerprint,
+        environments=_distinct(entry.environment for entry in entries.values()),
+        scheduled=len(requests.schedule),
+        generated=len(requests.requests),
+        failed=sum(by_request[s.request].finish_reason == "error" for s in requests.schedule),
+        input_tokens=sum(request.length for request in requests.requests),
+        output_tokens=sum(len(p.output_ids) for p in predictions),
+        labels=commitment.labels,
+        ledger=commitment.ledger,
+    )
+    write_record(folder / SEAL, close(seal))
+    return _finish(run, plan.reader.name)
+
+
+def _distinct(environments: Iterator[dict[str, str]] | Any) -> tuple[dict[str, str], ...]:
+    return tuple(msgspec.json.decode(line) for line in sorted({encode(environment) for environment in environments}))
+
+
+def _finish(run: RunFolder, reader: str) -> Seal:
+    """Complete what a kill after sealing left undone, then verify: manifest written, journal removed."""
+    folder = reads_folder(run, reader)
+    seal = read_seal(run, reader)
+    if not (folder / MANIFEST).is_file():
+        if file_digest(folder / PREDICTIONS) != seal.predictions:
+            raise AlteredError(f"{folder / PREDICTIONS}: differs from what was sealed")
+        write_record(folder / MANIFEST, make_manifest(folder, "reads", {"seal": seal.root}, [PREDICTIONS, SEAL, TIMINGS]))
+    (folder / JOURNAL).unlink(missing_ok=True)
+    return verify_reads(run, reader)
+

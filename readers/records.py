@@ -1,0 +1,141 @@
+"""The records of reading."""
+
+from typing import Literal
+
+from offline.canonical import Record
+from offline.experiment import Reader
+
+FinishReason = Literal["stop", "length", "error"]
+
+
+class ModelFile(Record):
+    """A file of a pinned model."""
+
+    name: str
+    sha256: str
+    size: int
+
+
+class Model(Record):
+    """A pinned model as found on this machine. `fingerprint` is the digest of its files' names and hashes."""
+
+    fingerprint: str
+    files: tuple[ModelFile, ...]
+
+
+class Settings(Record):
+    """Everything that decides what a reader's requests are and how they are generated, frozen before generation.
+
+    window: the model's positions, -1 if its configuration names none.
+    input_cap: tokens an input may have: the smaller of the reader's cap and the window less the output cap.
+    stop_ids: of tokenizer, config and generation_config together, ascending.
+    thinking: `off` or `on` if the template has the switch, `no switch` if it renders the same either way.
+    fingerprint: digest of all that can change an output: model, engine, dtype, device, attention, batch size, options.
+    """
+
+    reader: Reader
+    model: Model
+    window: int
+    input_cap: int
+    stop_ids: tuple[int, ...]
+    pad_id: int
+    thinking: Literal["off", "on", "no switch"]
+    fingerprint: str
+    format: Literal[1] = 1
+
+
+class Request(Record):
+    """One distinct request: `length` token ids at `offset` of inputs.u32.
+
+    `digest` covers ids, cap, stop ids and reader fingerprint. `too_long`: even without evidence the input exceeds the
+    cap, so nothing is generated.
+    """
+
+    digest: str
+    offset: int
+    length: int
+    too_long: bool
+    format: Literal[1] = 1
+
+
+class Scheduled(Record):
+    """One scheduled question: which packet it reads through which request.
+
+    `cut` counts the oldest evidence records left out to meet the input cap. `shared_with` names the view and question
+    that scheduled the same request first, None for the first itself.
+    """
+
+    view: str
+    question: str
+    packet: str
+    request: str
+    cut: int
+    shared_with: str | None
+    format: Literal[1] = 1
+
+
+class Output(Record):
+    """What an engine made of one request: new token ids (a stop id included) and why it ended."""
+
+    ids: tuple[int, ...]
+    finish_reason: FinishReason
+    error: str | None = None
+
+
+class Prediction(Record):
+    """One request's answer: output ids, their text without special tokens, and why generation ended."""
+
+    request: str
+    output_ids: tuple[int, ...]
+    text: str
+    finish_reason: FinishReason
+    error: str | None
+    format: Literal[1] = 1
+
+
+class JournalEntry(Record):
+    """One finished batch. `batch` is the digest of its requests; `check` that of this entry with an empty check."""
+
+    batch: str
+    outputs: tuple[Output, ...]
+    environment: dict[str, str]
+    seconds: str
+    check: str = ""
+    format: Literal[1] = 1
+
+
+class Seal(Record):
+    """Closes a reader's predictions before labels are opened. `root` is the digest of this record with an empty root.
+
+    experiment, data, extraction, packets, requests, tokenizer: digests of what lies upstream.
+    predictions: sha256 of predictions.jsonl. labels: sha256 of the label file, committed to without opening it.
+    ledger: how many label openings the run had seen when the seal was made; 0 means sealed blind.
+    """
+
+    reader: str
+    experiment: str
+    data: str
+    extraction: str
+    packets: str
+    requests: str
+    tokenizer: str
+    predictions: str
+    fingerprint: str
+    environments: tuple[dict[str, str], ...]
+    scheduled: int
+    generated: int
+    failed: int
+    input_tokens: int
+    output_tokens: int
+    labels: str
+    ledger: int
+    root: str = ""
+    format: Literal[1] = 1
+
+
+class Timings(Record):
+    """What reading took; beside the seal, not under it. Seconds are decimals as strings."""
+
+    seconds: str
+    batches: int
+    format: Literal[1] = 1

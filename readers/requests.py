@@ -1,0 +1,127 @@
+"""Requests: packets to frozen token ids, each distinct one once."""
+
+from array import array
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+import numpy as np
+
+from offline.canonical import digest_of, read_bytes, read_lines, read_record, write_bytes, write_lines, write_record
+from offline.errors import AlteredError
+from offline.experiment import Prompt, Reader
+from offline.records import Evidence, Packet, Question
+from readers.records import Model, Request, Scheduled, Settings
+from readers.tokens import ChatTokenizer, messages
+
+
+@dataclass(frozen=True)
+class Requests:
+    """A reader's frozen requests: `ids[i]` are the token ids of `requests[i]`."""
+
+    settings: Settings
+    requests: tuple[Request, ...]
+    schedule: tuple[Scheduled, ...]
+    ids: tuple[tuple[int, ...], ...]
+
+
+def make_settings(reader: Reader, model: Model, tokenizer: ChatTokenizer) -> Settings:
+    """Freeze what decides a reader's outputs. The reader's name and where its model lies are not part of it."""
+    window = tokenizer.window()
+    cap = min(reader.input_cap, window - reader.output_cap) if window > 0 else reader.input_cap
+    stop_ids, thinking = tokenizer.stop_ids(), tokenizer.thinking()
+    decisive = msgspec.structs.asdict(reader)
+    for name in ("name", "model", "output_cap", "input_cap"):
+        del decisive[name]
+    return Settings(
+        reader=reader, model=model, window=window, input_cap=max(cap, 0), stop_ids=stop_ids, pad_id=tokenizer.pad_id(),
+        thinking=thinking, fingerprint=digest_of({**decisive, "weights": model.fingerprint}),
+    )  # fmt: skip
+
+
+def _fit(tokenizer: ChatTokenizer, prompt: Prompt, evidence: Evidence, question: str, cap: int) -> tuple[list[int], int]:
+    """Token ids of one input and how many oldest records were cut to meet the cap.
+
+    Whole records go, oldest first; system text, question and the answer's opening stay. The fewest records that suffice
+    are found by bisection, since an input never grows when a record is taken away.
+    """
+    ids = tokenizer.encode(messages(prompt, evidence.text, question))
+    if len(ids) <= cap:
+        return ids, 0
+    heading, *lines = evidence.text.split("\n") if evidence.text else [""]
+
+    def without(count: int) -> list[int]:
+        text = "\n".join([heading, *lines[count:]]) if count < len(lines) else ""
+        return tokenizer.encode(messages(prompt, text, question))
+
+    too_few, enough = 0, len(lines)
+    while enough - too_few > 1:
+        middle = (too_few + enough) // 2
+        if len(without(middle)) <= cap:
+            enough = middle
+        else:
+            too_few = middle
+    return without(enough), enough
+
+
+def make_requests(
+    settings: Settings,
+    tokenizer: ChatTokenizer,
+    prompt: Prompt,
+    questions: Mapping[str, Question],
+    packets: Mapping[str, Sequence[Packet]],
+    evidence: Mapping[str, Evidence],
+) -> Requests:
+    """Freeze a reader's requests for these views' packets, in view and question order."""
+    by_input: dict[tuple[str, str], tuple[str, int]] = {}
+    requests: dict[str, Request] = {}
+    ids_of: list[tuple[int, ...]] = []
+    first: dict[str, str] = {}
+    schedule: list[Scheduled] = []
+    offset = 0
+    for view, frozen in packets.items():
+        for packet in frozen:
+            key = (packet.evidence, questions[packet.question].text)
+            if key not in by_input:
+                ids, cut = _fit(tokenizer, prompt, evidence[packet.evidence], key[1], settings.input_cap)
+                name = digest_of((ids, settings.reader.output_cap, settings.stop_ids, settings.fingerprint))
+                by_input[key] = (name, cut)
+                if name not in requests:
+                    requests[name] = Request(
+                        digest=name, offset=offset, length=len(ids), too_long=len(ids) > settings.input_cap
+                    )
+                    ids_of.append(tuple(ids))
+                    offset += len(ids)
+            name, cut = by_input[key]
+            shared = first.get(name)
+            first.setdefault(name, f"{view} {packet.question}")
+            schedule.append(
+                Scheduled(
+                    view=view, question=packet.question, packet=digest_of(packet), request=name, cut=cut, shared_with=shared
+                )  # fmt: skip
+            )
+    return Requests(settings, tuple(requests.values()), tuple(schedule), tuple(ids_of))
+
+
+def write_requests(folder: Path, frozen: Requests) -> None:
+    """Store requests: settings, distinct requests, schedule, and all ids as little-endian uint32 in one file."""
+    write_record(folder / "settings.json", frozen.settings)
+    write_lines(folder / "requests.jsonl", frozen.requests)
+    write_lines(folder / "schedule.jsonl", frozen.schedule)
+    write_bytes(folder / "inputs.u32", (np.array(ids, dtype="<u4").tobytes() for ids in frozen.ids))
+
+
+def read_requests(folder: Path) -> Requests:
+    """What `write_requests` stored; AlteredError if the index does not fit the array."""
+    requests = tuple(read_lines(folder / "requests.jsonl", Request))
+    data = read_bytes(folder / "inputs.u32")
+    if len(data) != 4 * sum(request.length for request in requests):
+        raise AlteredError(f"{folder / 'inputs.u32'}: {len(data)} bytes do not fit the index in requests.jsonl")
+    flat = array("I", np.frombuffer(data, dtype="<u4").astype(np.uint32).tobytes())
+    return Requests(
+        settings=read_record(folder / "settings.json", Settings),
+        requests=requests,
+        schedule=tuple(read_lines(folder / "schedule.jsonl", Scheduled)),
+        ids=tuple(tuple(flat[r.offset : r.offset + r.length]) for r in requests),
+    )

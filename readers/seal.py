@@ -1,0 +1,71 @@
+"""Seals: what closes a reader's predictions before any label is opened, and how it is checked."""
+
+from pathlib import Path
+
+import msgspec
+
+from offline.canonical import digest_of, file_digest, read_lines, read_record
+from offline.errors import AlteredError, SealLinkError, StateError
+from offline.run_folder import MANIFEST, RunFolder, verify_folder
+from readers.records import Prediction, Seal
+
+SEAL = "seal.json"
+PREDICTIONS = "predictions.jsonl"
+TIMINGS = "timings.json"
+JOURNAL = "journal.jsonl"
+# Folders beside the sealed files; each has a manifest of its own.
+PARTS = ("requests", "tokenizer")
+
+
+def close(seal: Seal) -> Seal:
+    """Fill in the root digest."""
+    return msgspec.structs.replace(seal, root=digest_of(msgspec.structs.replace(seal, root="")))
+
+
+def reads_folder(run: RunFolder, reader: str) -> Path:
+    """The folder of one reader."""
+    return run.step_folder(f"reads/{reader}")
+
+
+def read_seal(run: RunFolder, reader: str) -> Seal:
+    """A reader's seal; StateError if it has none, AlteredError if its root does not fit."""
+    path = reads_folder(run, reader) / SEAL
+    if not path.is_file():
+        raise StateError(f"{run.path}: reader {reader!r} is not sealed; run `coldread read {run.path}` first")
+    seal = read_record(path, Seal)
+    if close(seal).root != seal.root:
+        raise AlteredError(f"{path}: the root digest does not fit the content; the file was altered")
+    return seal
+
+
+def read_predictions(run: RunFolder, reader: str) -> tuple[Prediction, ...]:
+    """A reader's predictions, one for each distinct request, in request order."""
+    return tuple(read_lines(reads_folder(run, reader) / PREDICTIONS, Prediction))
+
+
+def verify_reads(run: RunFolder, reader: str) -> Seal:
+    """Check every file of a sealed reader against its manifests and its seal; the seal.
+
+    AlteredError names the file that differs. The links upstream of the reader are checked by `verify_upstream`.
+    """
+    folder = reads_folder(run, reader)
+    if not (folder / MANIFEST).is_file():
+        raise StateError(f"{run.path}: reader {reader!r} is not sealed; run `coldread read {run.path}` first")
+    top = verify_folder(folder, beside=PARTS)
+    seal = read_seal(run, reader)
+    for name, expected in (("requests", seal.requests), ("tokenizer", seal.tokenizer)):
+        if verify_folder(folder / name).digest != expected:
+            raise SealLinkError(f"{folder / name / MANIFEST}: not the {name} that the seal of {reader!r} covers")
+    if file_digest(folder / PREDICTIONS) != seal.predictions:
+        raise SealLinkError(f"{folder / PREDICTIONS}: not the predictions that the seal of {reader!r} covers")
+    if top.inputs != {"seal": seal.root}:
+        raise SealLinkError(f"{folder / MANIFEST}: not made for the seal of {reader!r}")
+    return seal
+
+
+def verify_upstream(run: RunFolder, seal: Seal) -> None:
+    """SealLinkError unless the run's experiment, data, extraction and packets are the ones that the seal covers."""
+    found = {"experiment": run.experiment_digest(), **{s: run.need(s).digest for s in ("data", "extraction", "packets")}}
+    for name, digest in found.items():
+        if getattr(seal, name) != digest:
+            raise SealLinkError(f"{run.path / name}: not what the seal of reader {seal.reader!r} covers")

@@ -1,0 +1,132 @@
+"""Text to token ids and back, by the model's own tokenizer and chat template.
+
+Token ids are made once, here. Nothing is ever tokenised a second time: no second BOS, no re-encoding of outputs.
+"""
+
+import json
+import os
+import re
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Literal
+
+from offline.errors import ConfigurationError, ModelError
+from offline.experiment import Prompt
+from offline.records import Message
+
+# What a tokenizer and its template are made of; a run keeps these, so that replay needs no model.
+TOKENIZER_FILES = (
+    "added_tokens.json", "chat_template.jinja", "chat_template.json", "config.json", "generation_config.json",
+    "merges.txt", "special_tokens_map.json", "tokenizer.json", "tokenizer.model", "tokenizer_config.json", "vocab.json",
+)  # fmt: skip
+_SLOT = re.compile(r"\{(evidence|question)\}")
+
+
+def messages(prompt: Prompt, evidence: str, question: str) -> tuple[Message, Message]:
+    """System and user message. Slots are filled in one pass: braces in evidence or question stay text."""
+    values = {"evidence": evidence or prompt.no_evidence, "question": question}
+    user = _SLOT.sub(lambda slot: values[slot[1]], prompt.user)
+    return Message(role="system", content=prompt.system), Message(role="user", content=user.strip())
+
+
+def copy_tokenizer(model_folder: Path, out: Path) -> None:
+    """Copy the tokenizer's files into a run."""
+    for name in TOKENIZER_FILES:
+        if (model_folder / name).is_file():
+            shutil.copyfile(model_folder / name, out / name)
+
+
+class ChatTokenizer:
+    """A model's tokenizer and chat template, from one local folder."""
+
+    def __init__(self, folder: Path, *, thinking: bool = False) -> None:
+        os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+        os.environ.setdefault("TRANSFORMERS_NO_ADVISORY_WARNINGS", "1")
+        try:
+            from transformers import AutoTokenizer
+        except ImportError as error:
+            raise ConfigurationError(
+                "token ids need a package that is not installed; run: pip install 'coldread[replay]'"
+            ) from error
+        self.folder = folder
+        self._thinking = thinking
+        try:
+            self._tokenizer: Any = AutoTokenizer.from_pretrained(str(folder), local_files_only=True, trust_remote_code=False)
+        except Exception as error:  # transformers raises whatever its readers raise
+            raise ModelError(f"the tokenizer in {folder} cannot be loaded: {error}; check the model folder") from error
+        if not self._tokenizer.chat_template:
+            raise ModelError(f"the tokenizer in {folder} has no chat template; choose an instruct model")
+
+    def _render(self, chat: Sequence[Message], *, thinking: bool, tokenize: bool) -> Any:
+        try:
+            return self._tokenizer.apply_chat_template(
+                [{"role": message.role, "content": message.content} for message in chat],
+                add_generation_prompt=True, tokenize=tokenize, return_dict=False, enable_thinking=thinking,
+            )  # fmt: skip
+        except Exception as error:  # a template is a program and raises what it likes
+            raise ModelError(f"the chat template in {self.folder} cannot render a system and a user message: {error}") from error
+
+    def encode(self, chat: Sequence[Message]) -> list[int]:
+        """Input token ids of a chat, generation prompt included."""
+        ids: list[int] = self._render(chat, thinking=self._thinking, tokenize=True)
+        return ids
+
+    def decode(self, ids: Sequence[int]) -> str:
+        """Text of output ids: special tokens left out, nothing cleaned up."""
+        text: str = self._tokenizer.decode(list(ids), skip_special_tokens=True, clean_up_tokenization_spaces=False)
+        return text
+
+    def count(self, text: str) -> int:
+        """Tokens of a text on its own, without special tokens."""
+        return len(self._tokenizer.encode(text, add_special_tokens=False))
+
+    def thinking(self) -> Literal["off", "on", "no switch"]:
+        """What the template does with the thinking switch; ModelError if it speaks of thinking and ignores the switch."""
+        chat = messages(Prompt(name="", system="s", user="{evidence}{question}", heading="", no_evidence=""), "e", "q")
+        off, on = (self._render(chat, thinking=thinking, tokenize=False) for thinking in (False, True))
+        if off != on:
+            return "on" if self._thinking else "off"
+        template = self._tokenizer.chat_template
+        if "<think" in str(template).lower() and not self._thinking:
+            raise ModelError(
+                f"the chat template in {self.folder} writes thinking marks and ignores enable_thinking=False; thinking "
+                "cannot be turned off, so answers would be cut off: choose another model or template"
+            )
+        return "no switch"
+
+    def stop_ids(self) -> tuple[int, ...]:
+        """End-of-sequence ids of tokenizer, config.json and generation_config.json together, ascending."""
+        found: set[int] = set()
+        values = [self._tokenizer.eos_token_id]
+        for name in ("config.json", "generation_config.json"):
+            settings = _json(self.folder / name)
+            values += [settings.get("eos_token_id"), (settings.get("text_config") or {}).get("eos_token_id")]
+        for value in values:
+            found.update(value if isinstance(value, list) else [] if value is None else [value])
+        if not found:
+            raise ModelError(f"{self.folder} names no end-of-sequence token; generation would never stop by itself")
+        return tuple(sorted(found))
+
+    def pad_id(self) -> int:
+        """The id that fills up a batch; it is masked, so any id does."""
+        pad = self._tokenizer.pad_token_id
+        return int(pad) if pad is not None else self.stop_ids()[0]
+
+    def window(self) -> int:
+        """Positions of the model, -1 if config.json names none."""
+        settings = _json(self.folder / "config.json")
+        window = settings.get("max_position_embeddings") or (settings.get("text_config") or {}).get("max_position_embeddings")
+        return int(window) if window else -1
+
+
+def _json(path: Path) -> dict[str, Any]:
+    if not path.is_file():
+        return {}
+    try:
+        loaded = json.loads(path.read_bytes())
+    except ValueError as error:
+        raise ModelError(f"{path} is not JSON: {error}") from error
+    if not isinstance(loaded, dict):
+        raise ModelError(f"{path} is not a JSON object")
+    return loaded

@@ -1,0 +1,102 @@
+"""The process of one reader: token ids come in on a pipe, token ids go out on a pipe.
+
+It is started by readers/read.py as `python -m readers.worker`, knows no path of the run except the ones it must not
+open, and ends when its input ends. Whatever a library prints goes to standard error.
+"""
+
+import os
+import signal
+import sys
+import traceback
+from typing import BinaryIO
+
+import msgspec
+
+from offline.canonical import Record, encode
+from offline.errors import ColdreadError
+from readers.engines import EngineStart, find_engine
+from readers.guard import Forbidden, check, forbid
+from readers.records import Output
+
+
+class Start(Record, tag="start"):
+    """First message to the worker."""
+
+    engine: EngineStart
+    forbidden: Forbidden
+
+
+class Batch(Record, tag="batch"):
+    """Inputs to generate from."""
+
+    inputs: tuple[tuple[int, ...], ...]
+
+
+class Ready(Record, tag="ready"):
+    """The worker's first answer."""
+
+    environment: dict[str, str]
+
+
+class Done(Record, tag="done"):
+    """Outputs of one batch, in order."""
+
+    outputs: tuple[Output, ...]
+
+
+class Failed(Record, tag="failed"):
+    """The worker's last words. `exit_code` is that of the error's class."""
+
+    message: str
+    exit_code: int
+
+
+ToWorker = Start | Batch
+FromWorker = Ready | Done | Failed
+
+
+def serve(source: BinaryIO, sink: BinaryIO) -> None:
+    """Answer batches until the source ends."""
+
+    def send(message: FromWorker) -> None:
+        sink.write(encode(message) + b"\n")
+        sink.flush()
+
+    try:
+        start = msgspec.json.decode(source.readline(), type=ToWorker)
+        assert isinstance(start, Start)
+        forbid(start.forbidden)
+        engine = find_engine(start.engine.settings.reader.engine)(start.engine)
+        check()
+        send(Ready(environment=engine.environment()))
+        for line in source:
+            batch = msgspec.json.decode(line, type=ToWorker)
+            assert isinstance(batch, Batch)
+            outputs = tuple(engine.generate(batch.inputs))
+            check()
+            send(Done(outputs=outputs))
+    except ColdreadError as error:
+        send(Failed(message=str(error), exit_code=error.exit_code))
+    except Exception as error:
+        traceback.print_exc()
+        send(Failed(message=f"{type(error).__name__}: {error}", exit_code=0))
+
+
+def _die_with_parent() -> None:
+    """Ask Linux to end this process when its parent ends; elsewhere the end of its input does, a batch later."""
+    if sys.platform == "linux":
+        import ctypes
+
+        ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # 1 is PR_SET_PDEATHSIG
+
+
+def main() -> None:
+    """Keep the pipe to ourselves: standard output of everything else becomes standard error."""
+    _die_with_parent()
+    sink = os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)
+    serve(sys.stdin.buffer, sink)
+
+
+if __name__ == "__main__":
+    main()
