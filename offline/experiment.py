@@ -97,6 +97,7 @@ class Reader(Record):
 
     `output_cap`: new tokens at most. `input_cap`: input tokens at most, before the model's own window binds.
     `batch_size`: requests generated together. `thinking`: what a template's switch is set to. `options` go to the engine.
+    `input_rate`, `output_rate`: tokens a second, measured, for the estimate of `--dry-run` alone; 0 = unknown.
     """
 
     name: str
@@ -111,6 +112,8 @@ class Reader(Record):
     input_cap: int = 262_144
     thinking: bool = False
     options: dict[str, str] = {}
+    input_rate: int = 0
+    output_rate: int = 0
 
 
 class ReaderUse(Record):

@@ -76,16 +76,25 @@ def read_manifest(folder: Path) -> Manifest:
     return manifest
 
 
-def verify_folder(folder: Path, *, beside: tuple[str, ...] = ()) -> Manifest:
+def verify_folder(folder: Path, *, beside: tuple[str, ...] = (), files_at: Path | None = None) -> Manifest:
     """Check every file of a step against its manifest and return it; AlteredError names the first one that differs.
 
-    `beside`: names of files and folders in it that are checked elsewhere.
+    `beside`: names of files and folders in it that are checked elsewhere. `files_at`: another folder that holds the
+    listed files (it may hold more), checked in place of this one's.
     """
     manifest = read_manifest(folder)
     listed = {entry.name: entry for entry in manifest.files}
+    if files_at is not None:
+        _compare(files_at, listed, {name for name in listed if (files_at / name).is_file()})
+        return manifest
     present = {
         name for name in files_below(folder) if name != MANIFEST and name not in beside and name.split("/")[0] not in beside
     }
+    _compare(folder, listed, present)
+    return manifest
+
+
+def _compare(folder: Path, listed: Mapping[str, FileEntry], present: set[str]) -> None:
     for name in sorted(present | set(listed)):
         path = folder / name
         if name not in listed:
@@ -94,7 +103,6 @@ def verify_folder(folder: Path, *, beside: tuple[str, ...] = ()) -> Manifest:
             raise AlteredError(f"{path} is missing, but the manifest lists it")
         if path.stat().st_size != listed[name].size or file_digest(path) != listed[name].sha256:
             raise AlteredError(f"{path}: differs from what was written (manifest sha256 {listed[name].sha256[:12]}…)")
-    return manifest
 
 
 class RunFolder:
@@ -174,12 +182,13 @@ class RunFolder:
         return verify_folder(self.step_folder(step), beside=("ledger.jsonl",) if step == "labels" else ())
 
     def step(
-        self, step: str, inputs: Mapping[str, str], write: Callable[[Path], None], *, keep: tuple[str, ...] = ()
-    ) -> bool:
+        self, step: str, inputs: Mapping[str, str], write: Callable[[Path], None], *,
+        keep: tuple[str, ...] = (), downstream: bool = False,
+    ) -> bool:  # fmt: skip
         """Run a step unless it is up to date; True if it was written.
 
         An existing folder is verified first: an altered one is refused, not overwritten. `keep` names files of the old
-        folder that the new one inherits.
+        folder that the new one inherits. `downstream`: the step lies after the seals, so a seal does not freeze it.
         """
         folder = self.step_folder(step)
         partial, old = (folder.parent / f".{folder.name}.{word}" for word in ("partial", "old"))
@@ -190,7 +199,7 @@ class RunFolder:
         if folder.exists():
             if verify_folder(folder, beside=keep).inputs == dict(inputs):
                 return False
-            if sealed := self.sealed_readers():
+            if not downstream and (sealed := self.sealed_readers()):
                 raise StateError(
                     f"{folder}: the inputs of {step!r} changed, but {', '.join(sealed)} is sealed; a sealed run is never "
                     "changed: choose another --out"

@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ import msgspec
 from offline.canonical import digest_of, encode, file_digest, write_lines, write_record
 from offline.errors import AlteredError, ConfigurationError, EngineError, GuardError, ModelError, StateError
 from offline.experiment import FactConsolidationData, ReaderPlan, ResolvedExperiment
+from offline.memory import Measure
 from offline.run_folder import MANIFEST, RunFolder, make_manifest, verify_folder
 from offline.steps import read_data, read_evidence, read_packets
 from readers import worker
@@ -26,7 +28,7 @@ from readers.pins import fingerprint, locate
 from readers.records import JournalEntry, Output, Prediction, Seal, Timings
 from readers.requests import Requests, make_requests, make_settings, read_requests, write_requests
 from readers.seal import JOURNAL, PREDICTIONS, SEAL, TIMINGS, close, read_seal, reads_folder, verify_reads
-from readers.tokens import ChatTokenizer, copy_tokenizer
+from readers.tokens import ChatTokenizer, copy_tokenizer, tokenizer_digest
 
 # (batches done, batches in all, requests done, requests in all)
 Progress = Callable[[int, int, int, int], None]
@@ -64,6 +66,23 @@ def freeze_requests(run: RunFolder, experiment: ResolvedExperiment, plan: Reader
     run.step(f"{base}/tokenizer", {"model": model.fingerprint}, lambda folder: copy_tokenizer(model_folder, folder))
     run.step(f"{base}/requests", inputs, write)
     return read_requests(run.step_folder(f"{base}/requests"))
+
+
+def make_measure(run: RunFolder, experiment: ResolvedExperiment, tokenizers: Path | None = None) -> tuple[Measure, str]:
+    """What random_disjoint measures a record by, and the name that the packets' manifest records.
+
+    Characters, or tokens of the first configured reader: by the tokenizer that the run keeps, the one in `tokenizers`, or
+    the pinned model's.
+    """
+    if experiment.settings.length_unit == "characters":
+        return len, "characters"
+    if not experiment.readers:
+        raise ConfigurationError("length_unit: tokens needs a reader, whose tokenizer counts; name one or use characters")
+    reader = experiment.readers[0].reader
+    kept = tokenizers or reads_folder(run, reader.name) / "tokenizer"
+    folder = kept if kept.is_dir() else locate(reader)
+    count = lru_cache(maxsize=None)(ChatTokenizer(folder).count)
+    return count, f"tokens of {tokenizer_digest(folder)}"
 
 
 def plan_batches(requests: Requests) -> list[list[int]]:

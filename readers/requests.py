@@ -32,7 +32,7 @@ def make_settings(reader: Reader, model: Model, tokenizer: ChatTokenizer) -> Set
     cap = min(reader.input_cap, window - reader.output_cap) if window > 0 else reader.input_cap
     stop_ids, thinking = tokenizer.stop_ids(), tokenizer.thinking()
     decisive = msgspec.structs.asdict(reader)
-    for name in ("name", "model", "output_cap", "input_cap"):
+    for name in ("name", "model", "output_cap", "input_cap", "input_rate", "output_rate"):
         del decisive[name]
     return Settings(
         reader=reader, model=model, window=window, input_cap=max(cap, 0), stop_ids=stop_ids, pad_id=tokenizer.pad_id(),

@@ -43,8 +43,10 @@ def read_predictions(run: RunFolder, reader: str) -> tuple[Prediction, ...]:
     return tuple(read_lines(reads_folder(run, reader) / PREDICTIONS, Prediction))
 
 
-def verify_reads(run: RunFolder, reader: str) -> Seal:
+def verify_reads(run: RunFolder, reader: str, tokenizers: Path | None = None) -> Seal:
     """Check every file of a sealed reader against its manifests and its seal; the seal.
+
+    tokenizers: a folder that holds the tokenizer's files, checked in place of the run's own.
 
     AlteredError names the file that differs. The links upstream of the reader are checked by `verify_upstream`.
     """
@@ -53,8 +55,8 @@ def verify_reads(run: RunFolder, reader: str) -> Seal:
         raise StateError(f"{run.path}: reader {reader!r} is not sealed; run `coldread read {run.path}` first")
     top = verify_folder(folder, beside=PARTS)
     seal = read_seal(run, reader)
-    for name, expected in (("requests", seal.requests), ("tokenizer", seal.tokenizer)):
-        if verify_folder(folder / name).digest != expected:
+    for name, expected, at in (("requests", seal.requests, None), ("tokenizer", seal.tokenizer, tokenizers)):
+        if verify_folder(folder / name, files_at=at).digest != expected:
             raise SealLinkError(f"{folder / name / MANIFEST}: not the {name} that the seal of {reader!r} covers")
     if file_digest(folder / PREDICTIONS) != seal.predictions:
         raise SealLinkError(f"{folder / PREDICTIONS}: not the predictions that the seal of {reader!r} covers")

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal
 
+from offline.canonical import digest_of, file_digest
 from offline.errors import ConfigurationError, ModelError
 from offline.experiment import Prompt
 from offline.records import Message
@@ -35,6 +36,11 @@ def copy_tokenizer(model_folder: Path, out: Path) -> None:
     for name in TOKENIZER_FILES:
         if (model_folder / name).is_file():
             shutil.copyfile(model_folder / name, out / name)
+
+
+def tokenizer_digest(folder: Path) -> str:
+    """Digest of a folder's tokenizer files."""
+    return digest_of([(name, file_digest(folder / name)) for name in TOKENIZER_FILES if (folder / name).is_file()])
 
 
 class ChatTokenizer:

@@ -1,0 +1,335 @@
+"""The command line: thin, one function a command. `main` turns every ColdreadError into one line and its exit code."""
+
+import json
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.markup import escape
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.table import Table
+
+from offline.errors import ColdreadError, ConfigurationError, StorageError
+from offline.run_folder import RunFolder
+
+app = typer.Typer(
+    help="Freeze what a reader may see, let pinned readers read it once, seal what they said, open the labels last.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+    epilog="Exit codes: 0 done, 2 wrong command line, 3 configuration, 4 data, 5 labels, 6 model, 7 storage, 8 engine, "
+    "9 guard, 10 wrong order or sealed, 20 altered file, 21-26 a link that does not replay (extraction, packets, inputs, "
+    "outputs, scores, seal).",
+)
+
+RunArgument = Annotated[Path, typer.Argument(metavar="RUN", help="A run folder.")]
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON object on standard output.")]
+Data = Annotated[Path | None, typer.Option(help="Raw rows: a .json, .jsonl or .parquet file (else the hub).")]
+Limit = Annotated[int | None, typer.Option(help="Questions of each row, at most; part of the configuration.")]
+
+_messages = Console(stderr=True)
+
+
+def _say(step: str, what: str) -> None:
+    _messages.print(f"[bold]{step:>8}[/bold]  {escape(what)}", highlight=False, soft_wrap=True)
+
+
+def _print(as_json: bool, result: dict[str, Any], human: Callable[[Console], None]) -> None:
+    if as_json:
+        print(json.dumps(result, ensure_ascii=False, indent=1))
+    else:
+        human(Console(width=None if sys.stdout.isatty() else 100))
+    sys.stdout.flush()
+
+
+@contextmanager
+def _progress() -> Iterator[Callable[[str], Callable[[int, int, int, int], None]]]:
+    """A bar on a terminal; elsewhere a plain line, at most one in ten seconds."""
+    if not _messages.is_terminal:
+        yield _plain_progress
+        return
+    columns = (
+        TextColumn("    read  {task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), TimeRemainingColumn(),
+    )  # fmt: skip
+    with Progress(*columns, console=_messages) as bar:
+
+        def start(reader: str) -> Callable[[int, int, int, int], None]:
+            task = bar.add_task(escape(reader), total=None)
+            return lambda _done, _all, requests, total: bar.update(task, completed=requests, total=total)
+
+        yield start
+
+
+def _plain_progress(reader: str) -> Callable[[int, int, int, int], None]:
+    last = 0.0
+
+    def step(batches: int, all_batches: int, requests: int, total: int) -> None:
+        nonlocal last
+        if time.monotonic() - last >= 10 or batches == all_batches:
+            last = time.monotonic()
+            _say("read", f"{reader}: {requests} of {total} requests")
+
+    return step
+
+
+@app.command()
+def run(
+    experiment: Annotated[str, typer.Argument(metavar="EXPERIMENT.yaml", help="A file, or the name of a shipped one.")],
+    data: Data = None,
+    out: Annotated[Path | None, typer.Option(help="The run folder (default: runs/NAME).")] = None,
+    limit: Limit = None,
+    until: Annotated[str, typer.Option(help="Last step: load, extract, freeze, read or score.")] = "score",
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Count requests, tokens, bytes and minutes; keep nothing.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Do everything: load, extract, freeze, read, score. Steps that are up to date are skipped."""
+    from eval import run as steps
+    from eval.score import score_summary
+
+    plan = steps.make_plan(experiment, data, limit)
+    if dry_run:
+        estimate = steps.dry_run(plan, _say)
+        _print(as_json, estimate, lambda console: _estimate_table(console, estimate))
+        return
+    folder = RunFolder(out or steps.default_out(plan.experiment))
+    with _progress() as progress:
+        steps.run_all(folder, plan, until, _say, progress)
+    scored = until == "score" and bool(plan.experiment.readers)
+    summary = score_summary(folder, plan.experiment) if scored else {}
+    _print(as_json, {"run": str(folder.path), **summary}, lambda console: _score_tables(console, folder) if scored else None)
+    if scored:
+        _say("done", f"{folder.path}: audit it with `coldread replay {folder.path}`")
+
+
+@app.command()
+def load(
+    folder: RunArgument,
+    experiment: Annotated[str | None, typer.Option(help="Start the run with this experiment.")] = None,
+    data: Data = None,
+    limit: Limit = None,
+    as_json: Json = False,
+) -> None:
+    """Write histories and questions, and the labels apart from them."""
+    from eval import run as steps
+
+    place = RunFolder(folder)
+    if experiment is not None:
+        plan = steps.make_plan(experiment, data, limit)
+        place.create(plan.experiment)
+        data = plan.data
+    elif limit is not None:
+        raise ConfigurationError("--limit is part of the configuration; give it together with --experiment")
+    with place.lock():
+        steps.load(place, place.experiment(), data, _say)
+    _print(as_json, {"run": str(folder), "step": "load"}, lambda console: None)
+
+
+@app.command()
+def extract(folder: RunArgument, as_json: Json = False) -> None:
+    """Turn statements into triples with the experiment's frontend."""
+    from eval import run as steps
+
+    place = RunFolder(folder)
+    with place.lock():
+        steps.extract(place, place.experiment(), _say)
+    _print(as_json, {"run": str(folder), "step": "extract"}, lambda console: None)
+
+
+@app.command()
+def freeze(
+    folder: RunArgument,
+    check: Annotated[bool, typer.Option("--check", help="Derive the packets again and compare byte for byte.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Freeze the packets of every view."""
+    from eval import run as steps
+    from eval.replay import check_packets
+    from readers.read import make_measure
+
+    place = RunFolder(folder)
+    experiment = place.experiment()
+    result: dict[str, Any] = {"run": str(folder), "step": "freeze"}
+    if check:
+        place.need("packets")
+        result["packets_identical"] = check_packets(place, experiment, make_measure(place, experiment)[0])
+        _say("freeze", f"{result['packets_identical']} packets derived again, all identical")
+    else:
+        with place.lock():
+            steps.freeze(place, experiment, _say)
+    _print(as_json, result, lambda console: None)
+
+
+@app.command()
+def read(
+    folder: RunArgument,
+    reader: Annotated[str | None, typer.Option(help="Only this reader.")] = None,
+    as_json: Json = False,
+) -> None:
+    """Let the readers read their packets and seal what they said; resumes an interrupted read."""
+    from eval import run as steps
+    from readers.seal import read_seal
+
+    place = RunFolder(folder)
+    with place.lock(), _progress() as progress:
+        steps.read_all(place, place.experiment(), reader, _say, progress)
+    seals = {name: read_seal(place, name).root for name in place.sealed_readers()}
+    _print(as_json, {"run": str(folder), "step": "read", "seals": seals}, lambda console: None)
+
+
+@app.command()
+def score(folder: RunArgument, as_json: Json = False) -> None:
+    """Open the labels and score sealed predictions. Refuses an unsealed or altered run."""
+    from eval.score import score_run, score_summary
+
+    place = RunFolder(folder)
+    with place.lock():
+        score_run(place, place.experiment())
+    _print(as_json, score_summary(place, place.experiment()), lambda console: _score_tables(console, place))
+
+
+@app.command()
+def coverage(folder: RunArgument, as_json: Json = False) -> None:
+    """Count how often a view's evidence holds a gold answer. Opens the labels, and the ledger says so."""
+    from eval.coverage import coverage as count
+    from eval.labels import open_labels
+
+    place = RunFolder(folder)
+    with place.lock():
+        experiment = place.experiment()
+        place.need("packets")
+        result = count(place, experiment, open_labels(place, "coverage"))
+    _print(as_json, result, lambda console: _coverage_table(console, result))
+
+
+@app.command()
+def replay(
+    folder: RunArgument,
+    tokens: Annotated[bool, typer.Option("--tokens/--no-tokens", help="Rebuild token ids (needs a tokenizer).")] = True,
+    tokenizer: Annotated[Path | None, typer.Option(help="A folder with the tokenizer's files, hash-checked.")] = None,
+    as_json: Json = False,
+) -> None:
+    """Audit a sealed run: files, extraction, packets, token ids, output text, scores. Writes nothing."""
+    from eval.replay import replay as audit
+
+    links: list[dict[str, str]] = []
+
+    def report(link: str, detail: str) -> None:
+        links.append({"link": link, "detail": detail})
+        _say(link, detail)
+
+    audit(RunFolder(folder), report, tokens=tokens, tokenizers=tokenizer)
+    _say("done", "every link replays")
+    _print(as_json, {"run": str(folder), "links": links}, lambda console: None)
+
+
+@app.command()
+def show(
+    folder: RunArgument,
+    question: Annotated[str, typer.Argument(metavar="QUESTION", help="A question id.")],
+    as_json: Json = False,
+) -> None:
+    """Print one question's whole story."""
+    from eval.show import show as story
+
+    result = story(RunFolder(folder), question)
+    _print(as_json, result, lambda console: _story(console, result))
+
+
+def _percent(count: int, of: int) -> str:
+    return f"{100 * count / of:.2f}" if of else "-"
+
+
+def _score_tables(console: Console, place: RunFolder) -> None:
+    from eval.score import read_cells
+
+    for plan in place.experiment().readers:
+        cells = read_cells(place, plan.reader.name)
+        blind = "sealed blind" if all(cell.blind for cell in cells) else "sealed after labels were opened"
+        table = Table(title=f"{plan.reader.name}: {blind}", title_justify="left")
+        for heading in ("view", "hops", "length"):
+            table.add_column(heading)
+        for heading in ("questions", "subem %", "Wilson 95 %", *[name for name in cells[0].correct if name != "subem"]):
+            table.add_column(heading, justify="right")
+        for cell in cells:
+            others = [str(count) for name, count in cell.correct.items() if name != "subem"]
+            table.add_row(
+                cell.view, cell.hop_class, cell.length, str(cell.questions), _percent(cell.correct["subem"], cell.questions),
+                f"{cell.low}-{cell.high}", *others,
+            )  # fmt: skip
+        console.print(table)
+
+
+def _coverage_table(console: Console, result: dict[str, Any]) -> None:
+    table = Table("view", "hops", title="gold in evidence", title_justify="left")
+    for heading in ("questions", "in evidence", "as value", "records", "characters", "truncated"):
+        table.add_column(heading, justify="right")
+    for view, cells in result["views"].items():
+        for hop_class, cell in cells.items():
+            if isinstance(cell, dict):
+                table.add_row(
+                    view, hop_class, str(cell["questions"]), str(cell["gold_in_evidence"]), str(cell["gold_as_value"]),
+                    f"{cell['records'] / cell['questions']:.1f}", f"{cell['characters'] / cell['questions']:.0f}",
+                    str(cells["truncated"]),
+                )  # fmt: skip
+    console.print(table)
+
+
+def _estimate_table(console: Console, estimate: dict[str, Any]) -> None:
+    table = Table(title="dry run: nothing was read, nothing is kept", title_justify="left")
+    for heading in ("reader", "questions", "requests", "input tokens", "output tokens <=", "minutes"):
+        table.add_column(heading, justify="left" if heading == "reader" else "right")
+    for name, cost in estimate["readers"].items():
+        about = "" if cost["tokens_counted"] else "~"
+        minutes = "unknown rate" if cost["minutes"] is None else f"~{cost['minutes']}"
+        table.add_row(
+            name, str(cost["questions"]), str(cost["requests"]), about + str(cost["input_tokens"]),
+            str(cost["output_tokens_at_most"]), minutes,
+        )  # fmt: skip
+    console.print(table)
+    console.print(f"{estimate['bytes'] / 1e6:.1f} MB in the run folder before predictions", highlight=False)
+    for name, cost in estimate["readers"].items():
+        if "note" in cost:
+            console.print(escape(f"{name}: tokens guessed from characters: {cost['note']}"), highlight=False)
+
+
+def _story(console: Console, story: dict[str, Any]) -> None:
+    out = console.file
+    print(f"{story['question']}  ({story['history']}, {story['hop_class']})\n  {story['text']}", file=out)
+    golds = " | ".join(story["golds"]) if story["golds"] else "not opened (run `coldread score` first)"
+    print(f"  gold: {golds}", file=out)
+    for view, shown in story["views"].items():
+        notes = [f"{shown['records']} records"] + ["truncated"] * shown["truncated"]
+        notes += [f"fallback to {shown['fallback']}"] if shown["fallback"] else []
+        print(f"\n{view}: {', '.join(notes)}", file=out)
+        lines = shown["evidence"].split("\n")
+        for line in lines[:40]:
+            print(f"    {line[:200]}", file=out)
+        if len(lines) > 40:
+            print(f"    … {len(lines) - 40} more lines (--json prints all)", file=out)
+        for reader, answer in shown["answers"].items():
+            verdict = ", ".join(f"{k} {'right' if v else 'wrong'}" for k, v in (answer["metrics"] or {}).items())
+            print(f"  {reader}: {answer['text']!r} [{answer['finish_reason']}] {verdict}", file=out)
+
+
+def main() -> None:
+    """Run the command line; a ColdreadError becomes one line on standard error and its exit code."""
+    try:
+        app(standalone_mode=True)
+    except ColdreadError as error:
+        _messages.print(f"error: {error}", style="red", markup=False, highlight=False, soft_wrap=True)
+        sys.exit(error.exit_code)
+    except BrokenPipeError:
+        sys.exit(1)
+    except OSError as error:
+        _messages.print(f"error: {error}", style="red", markup=False, highlight=False, soft_wrap=True)
+        sys.exit(StorageError.exit_code)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,1 @@
+"""Labels, scores, coverage, replay, and the whole run: the only package that may know an answer."""

@@ -1,0 +1,155 @@
+"""Labels: read from the raw rows' answers, kept apart, opened only under the ledger.
+
+A label source is a function `(data, source) -> (question id, golds, where)…`, registered under the loader's kind;
+`coldread.labels` is the entry point group.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from eval.metrics.normalise import checked_golds
+from eval.records import Label, LabelOpening
+from offline.canonical import digest_of, read_lines, write_lines
+from offline.errors import AlteredError, DataError, LabelError
+from offline.experiment import FactConsolidationData, PlainData, ResolvedExperiment, SyntheticData
+from offline.loaders import kind_of
+from offline.loaders.factconsolidation import named_rows
+from offline.loaders.plain import question_id
+from offline.loaders.raw import RawSource, typed
+from offline.loaders.synthetic import World, draw_world
+from offline.registry import Registry
+from offline.run_folder import RunFolder
+from offline.steps import data_inputs, read_data
+from readers.read import Commitment
+from readers.seal import read_seal
+
+LEDGER = "ledger.jsonl"
+
+# (question id, golds, where it stands)
+RawLabel = tuple[str, list[str], str]
+LabelSource = Callable[[Any, RawSource | None], Iterator[RawLabel]]
+LABELS: Registry[LabelSource] = Registry("label source", "coldread.labels")
+
+
+@LABELS.register("factconsolidation")
+def factconsolidation_labels(data: FactConsolidationData, source: RawSource | None) -> Iterator[RawLabel]:
+    """The `answers` column, one list of strings (or one string) for each question."""
+    assert source is not None
+    for row, names in named_rows(source, ("answers",)):
+        answers = typed(row.values["answers"], list[Any], f"{row.where} ({names.row}), answers")
+        if len(answers) != len(names.questions):
+            raise DataError(f"{row.where} ({names.row}): {len(names.questions)} questions but {len(answers)} answers")
+        for index, (question, answer) in enumerate(zip(names.questions, answers, strict=True)):
+            where = f"{row.where} ({names.row}), answer {index}"
+            golds = typed([answer] if isinstance(answer, str) else answer, list[str], where)
+            yield question, golds, where
+
+
+@LABELS.register("plain")
+def plain_labels(data: PlainData, source: RawSource | None) -> Iterator[RawLabel]:
+    """The `answers` field of each question."""
+    assert source is not None
+    for row in source.rows(("history", "questions")):
+        for index, raw in enumerate(typed(row.values["questions"], list[dict[str, Any]], f"{row.where}, questions")):
+            where = f"{row.where}, question {index}"
+            golds = typed(raw.get("answers"), list[str] | None, f"{where}, answers")
+            yield question_id(row.values["history"], raw["id"]), golds or [], where
+
+
+def simulate(world: World) -> dict[str, str]:
+    """Gold answers of a synthetic world: replay its events into a table, then follow each question's plan.
+
+    It shares no code with the graph: no keys, no normalisation, no extraction.
+    """
+    table: dict[tuple[str, str], str] = {}
+    for event in world.events:
+        table[event.subject, event.relation] = event.object
+    golds = {}
+    for plan in world.plans:
+        at = plan.start
+        for relation in plan.relations:
+            at = table[at, relation]
+        golds[plan.question] = at
+    return golds
+
+
+@LABELS.register("synthetic")
+def synthetic_labels(data: SyntheticData, source: RawSource | None) -> Iterator[RawLabel]:
+    """Gold answers by simulation."""
+    for index in range(len(data.statements)):
+        world = draw_world(data, index)
+        for question, gold in simulate(world).items():
+            yield question, [gold], world.name
+
+
+def load_labels(experiment: ResolvedExperiment, source: RawSource | None, wanted: list[str]) -> list[Label]:
+    """The labels of these questions; LabelError names the row of one that is missing, empty or void."""
+    found: dict[str, Label] = {}
+    questions = set(wanted)
+    for question, golds, where in LABELS.get(kind_of(experiment.data))(experiment.data, source):
+        if question in questions:
+            try:
+                found[question] = Label(question=question, golds=tuple(checked_golds(golds)))
+            except LabelError as error:
+                raise LabelError(f"{where} (question {question!r}): {error}") from error
+    if missing := [question for question in wanted if question not in found]:
+        raise LabelError(f"question {missing[0]!r} has no answer in the data ({len(missing)} questions lack one)")
+    return [found[question] for question in wanted]
+
+
+def labels_step(run: RunFolder, experiment: ResolvedExperiment, source: RawSource | None) -> bool:
+    """Write labels/ apart from the data; the ledger of an earlier version stays."""
+
+    def write(folder: Path) -> None:
+        questions = [question.id for question in read_data(run).questions]
+        write_lines(folder / "labels.jsonl", load_labels(experiment, source, questions))
+
+    inputs = {**data_inputs(experiment, source), "data": run.need("data").digest}
+    return run.step("labels", inputs, write, keep=(LEDGER,))
+
+
+def read_ledger(run: RunFolder) -> tuple[LabelOpening, ...]:
+    """The verified ledger; AlteredError if its chain is broken."""
+    path = run.step_folder("labels") / LEDGER
+    if not path.exists():
+        return ()
+    entries = tuple(read_lines(path, LabelOpening))
+    previous = ""
+    for number, entry in enumerate(entries, 1):
+        fits = entry.number == number and entry.previous == previous
+        if not fits or digest_of(msgspec.structs.replace(entry, digest="")) != entry.digest:
+            raise AlteredError(f"{path}, line {number}: the chain of label openings is broken here; the file was altered")
+        previous = entry.digest
+    if not entries:
+        raise AlteredError(f"{path}: an empty ledger; the file was altered")
+    return entries
+
+
+def read_labels(run: RunFolder) -> dict[str, tuple[str, ...]]:
+    """Gold answers by question, verified, without a ledger entry: for replay, which writes nothing."""
+    run.need("labels")
+    return {label.question: label.golds for label in read_lines(run.step_folder("labels") / "labels.jsonl", Label)}
+
+
+def open_labels(run: RunFolder, command: str) -> Mapping[str, tuple[str, ...]]:
+    """Enter this opening into the ledger, then give the gold answers by question."""
+    run.need("labels")
+    entries = read_ledger(run)
+    entry = LabelOpening(
+        number=len(entries) + 1,
+        command=command,
+        seals={reader: read_seal(run, reader).root for reader in run.sealed_readers()},
+        previous=entries[-1].digest if entries else "",
+    )
+    entry = msgspec.structs.replace(entry, digest=digest_of(entry))
+    write_lines(run.step_folder("labels") / LEDGER, [*entries, entry])
+    return read_labels(run)
+
+
+def commitment(run: RunFolder) -> Commitment:
+    """What a seal says of the labels: their file's sha256 from the manifest, and the ledger's length. Opens nothing."""
+    (sha256,) = [entry.sha256 for entry in run.need("labels").files if entry.name == "labels.jsonl"]
+    return Commitment(labels=sha256, ledger=len(read_ledger(run)))

@@ -1,0 +1,42 @@
+"""The scorer's normalisation and answer parsing, as MemoryAgentBench released them (spec §3, §8).
+
+Reproduced exactly, oddities included, so that scores stay comparable. Entity keys have another one
+(offline/normalise.py); the two are never mixed.
+"""
+
+import re
+import string
+from collections.abc import Sequence
+
+from offline.errors import LabelError
+
+_PUNCTUATION = str.maketrans("", "", string.punctuation)
+_ARTICLES = re.compile(r"\b(a|an|the)\b")
+_ANSWER = re.compile(r"answer:", re.IGNORECASE)
+# `^` and `$` of the released pattern work on lines; a line ends at \n.
+_AFTER_ANSWER = re.compile(r"answer:(.*?)(?:\n|$)", re.IGNORECASE)
+
+
+def normalise_answer(text: str) -> str:
+    """Lowercase, delete ASCII punctuation, whole words a, an, the to a space, collapse white space."""
+    return " ".join(_ARTICLES.sub(" ", text.lower().translate(_PUNCTUATION)).split())
+
+
+def parse_answer(output: str) -> str:
+    """Text after the first `Answer:` (any case) up to the line's end, else the first line; one more leading mark removed."""
+    match = _AFTER_ANSWER.search(output)
+    parsed = match[1].strip() if match else output.strip().split("\n", 1)[0].strip()
+    again = _ANSWER.match(parsed)
+    return parsed[again.end() :].strip() if again else parsed
+
+
+def checked_golds(golds: Sequence[str]) -> list[str]:
+    """The golds; LabelError if there is none, or one that normalises to nothing and would match everything."""
+    if isinstance(golds, str):
+        raise LabelError(f"golds must be a list of strings, not the string {golds!r}")
+    if not golds:
+        raise LabelError("a question without a gold answer cannot be scored; every answer would count as right")
+    for gold in golds:
+        if not normalise_answer(gold):
+            raise LabelError(f"the gold answer {gold!r} normalises to nothing and would match every output; mend the label")
+    return list(golds)

@@ -1,0 +1,63 @@
+"""The records of evaluation. `Label` and `Score` live here, so that nothing upstream can even name an answer."""
+
+from typing import Literal
+
+from offline.canonical import Record
+from offline.records import HopClass
+
+
+class Label(Record):
+    """The gold answers of one question; any of them counts."""
+
+    question: str
+    golds: tuple[str, ...]
+    format: Literal[1] = 1
+
+
+class LabelOpening(Record):
+    """One entry of a run's ledger: which command opened the labels, and the seal roots there were by then.
+
+    `previous` is the digest of the entry before (empty for the first), `digest` that of this entry with an empty digest.
+    """
+
+    number: int
+    command: str
+    seals: dict[str, str]
+    previous: str
+    digest: str = ""
+    format: Literal[1] = 1
+
+
+class Score(Record):
+    """One scheduled question of one reader and view, scored by every metric of eval/metrics."""
+
+    reader: str
+    view: str
+    question: str
+    row: str
+    hop_class: HopClass
+    hops: int | None
+    length: str
+    prediction: str
+    finish_reason: str
+    golds: tuple[str, ...]
+    metrics: dict[str, bool]
+    format: Literal[1] = 1
+
+
+class Cell(Record):
+    """Counts of one reader, view, hop class and history length (`all` pools), and a Wilson 95 % interval of `subem`.
+
+    low, high: percent, two decimals, as strings. blind: whether the reader was sealed before any label was opened.
+    """
+
+    reader: str
+    view: str
+    hop_class: str
+    length: str
+    questions: int
+    correct: dict[str, int]
+    low: str
+    high: str
+    blind: bool
+    format: Literal[1] = 1

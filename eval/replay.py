@@ -1,0 +1,143 @@
+"""Replay: derive every link of a sealed run again, on a machine without GPU, network or engine.
+
+files -> extraction -> packets -> input token ids -> output text -> scores. The first difference ends the replay with an
+error whose class (and exit code) says which link broke. Nothing is written, the ledger neither: a replay may run on a
+read-only copy.
+"""
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from eval.audit import tokenizer_at, verify_run
+from eval.labels import read_labels
+from eval.score import score_files, score_inputs
+from extract.frontends import extract
+from offline.canonical import encode, read_bytes
+from offline.errors import (
+    ExtractionLinkError, InputLinkError, OutputLinkError, PacketLinkError, ReplayError, ScoreLinkError,
+)  # fmt: skip
+from offline.experiment import ReaderPlan, ResolvedExperiment
+from offline.memory import Measure
+from offline.records import Packet
+from offline.run_folder import RunFolder, read_manifest
+from offline.steps import freeze_run, packet_files, read_data, read_evidence, read_extraction, read_packets
+from readers.read import make_measure
+from readers.requests import make_requests, read_requests
+from readers.seal import read_predictions, reads_folder
+from readers.tokens import ChatTokenizer
+
+# (link, how many of what were checked)
+Report = Callable[[str, str], None]
+# Frontends that a replay can run again: they ask no model.
+REPLAYED_FRONTENDS = ("grammar",)
+
+
+def compare_lines(path: Path, records: Sequence[Any], error: type[ReplayError], what: Callable[[Any], str]) -> None:
+    """Raise `error` at the first record whose canonical line is not the stored one; `what` names a record."""
+    stored = read_bytes(path).split(b"\n")[:-1]
+    for number, record in enumerate(records, 1):
+        if number > len(stored) or stored[number - 1] != encode(record):
+            raise error(f"{path}, line {number}: {what(record)} comes out differently when derived again")
+    if len(stored) > len(records):
+        raise error(f"{path}, line {len(records) + 1}: derived again, this line is not there")
+
+
+def check_packets(run: RunFolder, experiment: ResolvedExperiment, measure: Measure) -> int:
+    """Derive all packets again and compare byte for byte; how many there are. PacketLinkError at the first difference."""
+    frozen = freeze_run(run, experiment, measure)
+    folder = run.step_folder("packets")
+
+    def name(record: Any) -> str:
+        return (f"the packet of view {record.view!r}, question {record.question!r}" if isinstance(record, Packet)
+                else f"the evidence {record.digest[:12]}…")  # fmt: skip
+
+    for file, records in packet_files(frozen).items():
+        compare_lines(folder / file, records, PacketLinkError, name)
+    return sum(map(len, frozen.packets.values()))
+
+
+def replay(run: RunFolder, report: Report, *, tokens: bool = True, tokenizers: Path | None = None) -> None:
+    """Replay a run; a ReplayError, AlteredError or StateError says what is wrong. `tokens=False` skips what needs a tokenizer."""
+    seals = verify_run(run, tokenizers)
+    files = sum(len(read_manifest(path.parent).files) for path in run.path.rglob("manifest.json"))
+    report("files", f"{files} files, {len(seals)} seals")
+    experiment = run.experiment()
+    _replay_extraction(run, experiment, report)
+    needs_tokens = experiment.settings.length_unit == "tokens"
+    if needs_tokens and not tokens:
+        report("packets", "skipped: random_disjoint matches tokens, and --no-tokens was given")
+    else:
+        measure, _ = make_measure(run, experiment, tokenizers)
+        report("packets", f"{check_packets(run, experiment, measure)} packets")
+    for plan in experiment.readers:
+        if tokens:
+            at = tokenizer_at(plan.reader.name, tokenizers) or reads_folder(run, plan.reader.name) / "tokenizer"
+            _replay_tokens(run, experiment, plan, at, report)
+        else:
+            report("tokens", f"{plan.reader.name}: skipped, --no-tokens was given")
+    if run.has("scores"):
+        _replay_scores(run, experiment, report)
+    else:
+        report("scores", "none stored; run `coldread score` to make them")
+
+
+def _replay_extraction(run: RunFolder, experiment: ResolvedExperiment, report: Report) -> None:
+    if experiment.frontend.kind not in REPLAYED_FRONTENDS:
+        report("extraction", f"kept as frozen: the {experiment.frontend.kind} frontend asks a model")
+        return
+    again = extract(read_data(run).histories, experiment)
+    folder = run.step_folder("extraction")
+    compare_lines(
+        folder / "statements.jsonl", again.statements, ExtractionLinkError, lambda s: f"the statement {s.text[:60]!r}"
+    )
+    compare_lines(folder / "relations.jsonl", again.relations, ExtractionLinkError, lambda r: f"the relation {r.name!r}")
+    report("extraction", f"{len(again.statements)} statements")
+
+
+def _replay_tokens(run: RunFolder, experiment: ResolvedExperiment, plan: ReaderPlan, at: Path, report: Report) -> None:
+    name = plan.reader.name
+    folder = reads_folder(run, name)
+    stored = read_requests(folder / "requests")
+    tokenizer = ChatTokenizer(at, thinking=plan.reader.thinking)
+    questions = {question.id: question for question in read_data(run).questions}
+    again = make_requests(
+        stored.settings, tokenizer, experiment.prompt, questions, read_packets(run, plan.views), read_evidence(run)
+    )
+    compare_lines(
+        folder / "requests" / "schedule.jsonl", again.schedule, InputLinkError,
+        lambda s: f"the request of view {s.view!r}, question {s.question!r}",
+    )  # fmt: skip
+    compare_lines(folder / "requests" / "requests.jsonl", again.requests, InputLinkError, lambda r: f"request {r.digest[:12]}…")
+    for request, ids, expected in zip(stored.requests, stored.ids, again.ids, strict=True):
+        if ids != expected:
+            place = next(s for s in stored.schedule if s.request == request.digest)
+            raise InputLinkError(
+                f"{folder / 'requests' / 'inputs.u32'}: the token ids of view {place.view!r}, question {place.question!r} come "
+                "out differently when derived again"
+            )
+    report("inputs", f"{name}: {len(again.requests)} token id sequences, {sum(map(len, again.ids))} ids")
+    for number, prediction in enumerate(read_predictions(run, name), 1):
+        if tokenizer.decode(prediction.output_ids) != prediction.text:
+            raise OutputLinkError(
+                f"{folder / 'predictions.jsonl'}, line {number}: the output ids decode to "
+                f"{tokenizer.decode(prediction.output_ids)[:60]!r}, the stored text is {prediction.text[:60]!r}"
+            )
+    report("outputs", f"{name}: {len(again.requests)} predictions")
+
+
+def _replay_scores(run: RunFolder, experiment: ResolvedExperiment, report: Report) -> None:
+    readers = [plan.reader.name for plan in experiment.readers]
+    folder = run.step_folder("scores")
+    if read_manifest(folder).inputs != score_inputs(run, readers):
+        raise ScoreLinkError(f"{folder / 'manifest.json'}: not made from this run's labels and seals")
+
+    def name(record: Any) -> str:
+        return f"the score of reader {record.reader!r}, view {record.view!r}, {getattr(record, 'question', record.view)!r}"
+
+    count = 0
+    for file, records in score_files(run, readers, read_labels(run)).items():
+        compare_lines(folder / file, records, ScoreLinkError, name)
+        count += len(records)
+    report("scores", f"{count} records")
+

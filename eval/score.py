@@ -1,0 +1,126 @@
+"""Scoring: sealed predictions against opened labels, by every metric, with every disagreement listed."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from eval.audit import verify_run
+from eval.intervals import wilson
+from eval.labels import open_labels
+from eval.metrics import all_metrics
+from eval.metrics.subem import substring_exact_match
+from eval.records import Cell, Score
+from offline.canonical import read_lines, write_lines
+from offline.errors import StateError
+from offline.experiment import ResolvedExperiment
+from offline.run_folder import RunFolder
+from offline.steps import read_data
+from readers.records import Scheduled, Seal
+from readers.seal import read_predictions, read_seal, reads_folder
+
+__all__ = ["score_run", "substring_exact_match"]
+
+
+def score_reader(run: RunFolder, reader: str, golds: Mapping[str, Sequence[str]]) -> list[Score]:
+    """Every scheduled question of one reader, in schedule order; a failed generation is a wrong answer."""
+    data = read_data(run)
+    questions = {question.id: question for question in data.questions}
+    lengths = {history.id: history.length for history in data.histories}
+    predictions = {prediction.request: prediction for prediction in read_predictions(run, reader)}
+    metrics = all_metrics()
+    scores = []
+    for scheduled in read_lines(reads_folder(run, reader) / "requests" / "schedule.jsonl", Scheduled):
+        prediction, question = predictions[scheduled.request], questions[scheduled.question]
+        right = prediction.finish_reason != "error"
+        scores.append(
+            Score(
+                reader=reader, view=scheduled.view, question=question.id, row=question.row, hop_class=question.hop_class,
+                hops=question.hops, length=lengths[question.history], prediction=prediction.text,
+                finish_reason=prediction.finish_reason, golds=tuple(golds[question.id]),
+                metrics={name: right and metric(prediction.text, golds[question.id]) for name, metric in metrics.items()},
+            )  # fmt: skip
+        )
+    return scores
+
+
+def _cell(key: tuple[str, str, str, str], scores: Sequence[Score], blind: bool) -> Cell:
+    reader, view, hop_class, length = key
+    correct = {name: sum(score.metrics[name] for score in scores) for name in scores[0].metrics}
+    low, high = wilson(correct["subem"], len(scores))
+    return Cell(
+        reader=reader, view=view, hop_class=hop_class, length=length, questions=len(scores), correct=correct,
+        low=f"{100 * low:.2f}", high=f"{100 * high:.2f}", blind=blind,
+    )  # fmt: skip
+
+
+def tabulate(scores: Sequence[Score], blind: bool) -> Iterator[Cell]:
+    """Cells of one reader by view, hop class and history length, in order of first appearance; `all` pools lengths."""
+    groups: dict[tuple[str, str, str, str], list[Score]] = {}
+    for length_of in (lambda score: "all", lambda score: score.length):
+        for score in scores:
+            groups.setdefault((score.reader, score.view, score.hop_class, length_of(score)), []).append(score)
+    for key, group in groups.items():
+        yield _cell(key, group, blind)
+
+
+def score_files(run: RunFolder, readers: Sequence[str], golds: Mapping[str, Sequence[str]]) -> dict[str, list[Any]]:
+    """The files of scores/ and their records: scores and cells of each reader, and the disagreements of all."""
+    files: dict[str, list[Any]] = {}
+    disagreements: list[Score] = []
+    for reader in readers:
+        scores = score_reader(run, reader, golds)
+        files[f"{reader}.jsonl"] = scores
+        files[f"{reader}.cells.jsonl"] = list(tabulate(scores, sealed_blind(read_seal(run, reader))))
+        disagreements += [score for score in scores if len(set(score.metrics.values())) > 1]
+    files["disagreements.jsonl"] = disagreements
+    return files
+
+
+def sealed_blind(seal: Seal) -> bool:
+    """Whether no label of the run had been opened when the seal was made."""
+    return seal.ledger == 0
+
+
+def score_inputs(run: RunFolder, readers: Sequence[str]) -> dict[str, str]:
+    """What scores depend on: the labels and each reader's seal."""
+    return {"labels": run.need("labels").digest, **{f"seal_{reader}": read_seal(run, reader).root for reader in readers}}
+
+
+def score_run(run: RunFolder, experiment: ResolvedExperiment) -> bool:
+    """Score every reader of a run into scores/; True if written. Refuses an unsealed or altered run before opening labels."""
+    readers = [plan.reader.name for plan in experiment.readers]
+    if not readers:
+        raise StateError(f"{run.path}: the experiment names no reader, so there is nothing to score")
+    for reader in readers:
+        read_seal(run, reader)
+    verify_run(run)
+    golds = open_labels(run, "score")
+
+    def write(folder: Path) -> None:
+        for name, records in score_files(run, readers, golds).items():
+            write_lines(folder / name, records)
+
+    return run.step("scores", score_inputs(run, readers), write, downstream=True)
+
+
+def read_cells(run: RunFolder, reader: str) -> list[Cell]:
+    """The stored cells of one reader."""
+    return list(read_lines(run.step_folder("scores") / f"{reader}.cells.jsonl", Cell))
+
+
+def score_summary(run: RunFolder, experiment: ResolvedExperiment) -> dict[str, Any]:
+    """Counts as `coldread score --json` prints them, and each reader's seal."""
+    readers: dict[str, Any] = {}
+    seals: dict[str, Any] = {}
+    for plan in experiment.readers:
+        name = plan.reader.name
+        seal = read_seal(run, name)
+        seals[name] = {
+            "root": seal.root, "sealed_blind": sealed_blind(seal), "scheduled": seal.scheduled, "failed": seal.failed,
+        }  # fmt: skip
+        for cell in read_cells(run, name):
+            if cell.length == "all":
+                readers.setdefault(name, {}).setdefault(cell.view, {})[cell.hop_class] = {
+                    "questions": cell.questions, **cell.correct,
+                }  # fmt: skip
+    return {"readers": readers, "seals": seals}

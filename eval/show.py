@@ -1,0 +1,63 @@
+"""One question's whole story: what each view shows, what each reader said, and, once scored, how it was scored."""
+
+import difflib
+from typing import Any
+
+from eval.records import Score
+from offline.canonical import read_lines
+from offline.errors import StateError
+from offline.run_folder import RunFolder
+from offline.steps import read_data, read_evidence, read_packets
+from readers.records import Scheduled
+from readers.seal import read_predictions, reads_folder
+
+
+def show(run: RunFolder, question_id: str) -> dict[str, Any]:
+    """The story of one question. Labels are not opened: gold answers appear only once scores are stored."""
+    experiment = run.experiment()
+    data = read_data(run)
+    by_id = {question.id: question for question in data.questions}
+    if question_id not in by_id:
+        close = difflib.get_close_matches(question_id, by_id, n=3) or list(by_id)[:3]
+        raise StateError(f"{run.path} has no question {question_id!r}; for example {', '.join(close)}")
+    question = by_id[question_id]
+    views: dict[str, Any] = {}
+    if run.has("packets"):
+        evidence = read_evidence(run)
+        for view, packets in read_packets(run, experiment.views).items():
+            (packet,) = [p for p in packets if p.question == question_id]
+            views[view] = {
+                "records": packet.records, "truncated": packet.truncated, "fallback": packet.fallback,
+                "evidence": evidence[packet.evidence].text, "answers": {},
+            }  # fmt: skip
+    scores = _scores(run, [plan.reader.name for plan in experiment.readers], question_id)
+    for plan in experiment.readers:
+        name = plan.reader.name
+        if name not in run.sealed_readers():
+            continue
+        predictions = {p.request: p for p in read_predictions(run, name)}
+        for scheduled in read_lines(reads_folder(run, name) / "requests" / "schedule.jsonl", Scheduled):
+            if scheduled.question == question_id:
+                prediction, score = predictions[scheduled.request], scores.get((name, scheduled.view))
+                views[scheduled.view]["answers"][name] = {
+                    "text": prediction.text, "finish_reason": prediction.finish_reason, "records_cut": scheduled.cut,
+                    "error": prediction.error, "metrics": score.metrics if score else None,
+                }  # fmt: skip
+    golds = next((list(score.golds) for score in scores.values()), None)
+    return {
+        "question": question.id, "text": question.text, "history": question.history, "hop_class": question.hop_class,
+        "hops": question.hops, "golds": golds, "views": views,
+    }  # fmt: skip
+
+
+def _scores(run: RunFolder, readers: list[str], question_id: str) -> dict[tuple[str, str], Score]:
+    if not run.has("scores"):
+        return {}
+    folder = run.step_folder("scores")
+    return {
+        (score.reader, score.view): score
+        for reader in readers
+        if (folder / f"{reader}.jsonl").is_file()
+        for score in read_lines(folder / f"{reader}.jsonl", Score)
+        if score.question == question_id
+    }
