@@ -55,8 +55,12 @@ def _progress() -> Iterator[Callable[[str], Callable[[int, int, int, int], None]
         yield _plain_progress
         return
     columns = (
-        TextColumn("    read  {task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), TimeRemainingColumn(),
-    )  # fmt: skip
+        TextColumn("    read  {task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+        TimeRemainingColumn(),
+    )
     with Progress(*columns, console=_messages) as bar:
 
         def start(reader: str) -> Callable[[int, int, int, int], None]:
@@ -85,7 +89,9 @@ def run(
     out: Annotated[Path | None, typer.Option(help="The run folder (default: runs/NAME).")] = None,
     limit: Limit = None,
     until: Annotated[str, typer.Option(help="Last step: load, extract, freeze, read or score.")] = "score",
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Count requests, tokens, bytes and minutes; keep nothing.")] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Count requests, tokens, bytes and minutes; keep nothing.")
+    ] = False,
     as_json: Json = False,
 ) -> None:
     """Do everything: load, extract, freeze, read, score. Steps that are up to date are skipped."""
@@ -102,7 +108,11 @@ def run(
         steps.run_all(folder, plan, until, _say, progress)
     scored = until == "score" and bool(plan.experiment.readers)
     summary = score_summary(folder, plan.experiment) if scored else {}
-    _print(as_json, {"run": str(folder.path), **summary}, lambda console: _score_tables(console, folder) if scored else None)
+    _print(
+        as_json,
+        {"run": str(folder.path), **summary},
+        lambda console: _score_tables(console, folder) if scored else None,
+    )
     if scored:
         _say("done", f"{folder.path}: audit it with `coldread replay {folder.path}`")
 
@@ -259,9 +269,14 @@ def _score_tables(console: Console, place: RunFolder) -> None:
         for cell in cells:
             others = [str(count) for name, count in cell.correct.items() if name != "subem"]
             table.add_row(
-                cell.view, cell.hop_class, cell.length, str(cell.questions), _percent(cell.correct["subem"], cell.questions),
-                f"{cell.low}-{cell.high}", *others,
-            )  # fmt: skip
+                cell.view,
+                cell.hop_class,
+                cell.length,
+                str(cell.questions),
+                _percent(cell.correct["subem"], cell.questions),
+                f"{cell.low}-{cell.high}",
+                *others,
+            )
         console.print(table)
 
 
@@ -273,10 +288,15 @@ def _coverage_table(console: Console, result: dict[str, Any]) -> None:
         for hop_class, cell in cells.items():
             if isinstance(cell, dict):
                 table.add_row(
-                    view, hop_class, str(cell["questions"]), str(cell["gold_in_evidence"]), str(cell["gold_as_value"]),
-                    f"{cell['records'] / cell['questions']:.1f}", f"{cell['characters'] / cell['questions']:.0f}",
+                    view,
+                    hop_class,
+                    str(cell["questions"]),
+                    str(cell["gold_in_evidence"]),
+                    str(cell["gold_as_value"]),
+                    f"{cell['records'] / cell['questions']:.1f}",
+                    f"{cell['characters'] / cell['questions']:.0f}",
                     str(cells["truncated"]),
-                )  # fmt: skip
+                )
     console.print(table)
 
 
@@ -288,9 +308,13 @@ def _estimate_table(console: Console, estimate: dict[str, Any]) -> None:
         about = "" if cost["tokens_counted"] else "~"
         minutes = "unknown rate" if cost["minutes"] is None else f"~{cost['minutes']}"
         table.add_row(
-            name, str(cost["questions"]), str(cost["requests"]), about + str(cost["input_tokens"]),
-            str(cost["output_tokens_at_most"]), minutes,
-        )  # fmt: skip
+            name,
+            str(cost["questions"]),
+            str(cost["requests"]),
+            about + str(cost["input_tokens"]),
+            str(cost["output_tokens_at_most"]),
+            minutes,
+        )
     console.print(table)
     console.print(f"{estimate['bytes'] / 1e6:.1f} MB in the run folder before predictions", highlight=False)
     for name, cost in estimate["readers"].items():

@@ -18,12 +18,21 @@ def _verify_links(run: RunFolder, experiment: ResolvedExperiment) -> None:
     expected = (
         ("data", data, {"configuration": digest_of((experiment.data, experiment.limit))}),
         ("labels", labels, {"data": data.digest, "configuration": digest_of((experiment.data, experiment.limit))}),
-        ("extraction", extraction,
-         {"data": data.digest, "configuration": digest_of((experiment.frontend, experiment.grammar))}),
-        ("packets", packets,
-         {"data": data.digest, "extraction": extraction.digest,
-          "configuration": digest_of((experiment.settings, experiment.prompt, experiment.views))}),
-    )  # fmt: skip
+        (
+            "extraction",
+            extraction,
+            {"data": data.digest, "configuration": digest_of((experiment.frontend, experiment.grammar))},
+        ),
+        (
+            "packets",
+            packets,
+            {
+                "data": data.digest,
+                "extraction": extraction.digest,
+                "configuration": digest_of((experiment.settings, experiment.prompt, experiment.views)),
+            },
+        ),
+    )
     for step, manifest, inputs in expected:
         for name, digest in inputs.items():
             if manifest.inputs.get(name) != digest:
@@ -65,7 +74,7 @@ def verify_run(run: RunFolder, tokenizers: Path | None = None) -> dict[str, Seal
             raise SealLinkError(f"{run.step_folder('labels')}: not the labels that the seal of reader {name!r} committed to")
         if seal.ledger > len(ledger):
             raise SealLinkError(
-                f"{run.step_folder('labels') / LEDGER}: {len(ledger)} openings, but the seal of reader {name!r} saw {seal.ledger}"
+                f"{run.step_folder('labels') / LEDGER}: {len(ledger)} openings, but the seal of {name!r} saw {seal.ledger}"
             )
         seals[name] = seal
     if run.has("scores"):

@@ -38,7 +38,8 @@ def coverage(run: RunFolder, experiment: ResolvedExperiment, golds: Mapping[str,
         table: dict[str, Any] = {}
         for question, packet in zip(data.questions, packets, strict=True):
             cell = table.setdefault(
-                question.hop_class, {"questions": 0, "gold_in_evidence": 0, "gold_as_value": 0, "records": 0, "characters": 0}
+                question.hop_class,
+                {"questions": 0, "gold_in_evidence": 0, "gold_as_value": 0, "records": 0, "characters": 0},
             )
             key = (question.history, packet.evidence)
             if key not in shown:

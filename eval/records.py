@@ -6,7 +6,7 @@ from offline.canonical import Record
 from offline.records import HopClass
 
 
-class Label(Record):
+class Label(Record, frozen=True):
     """The gold answers of one question; any of them counts."""
 
     question: str
@@ -14,7 +14,7 @@ class Label(Record):
     format: Literal[1] = 1
 
 
-class LabelOpening(Record):
+class LabelOpening(Record, frozen=True):
     """One entry of a run's ledger: which command opened the labels, and the seal roots there were by then.
 
     `previous` is the digest of the entry before (empty for the first), `digest` that of this entry with an empty digest.
@@ -28,7 +28,7 @@ class LabelOpening(Record):
     format: Literal[1] = 1
 
 
-class Score(Record):
+class Score(Record, frozen=True):
     """One scheduled question of one reader and view, scored by every metric of eval/metrics."""
 
     reader: str
@@ -45,7 +45,7 @@ class Score(Record):
     format: Literal[1] = 1
 
 
-class Cell(Record):
+class Cell(Record, frozen=True):
     """Counts of one reader, view, hop class and history length (`all` pools), and a Wilson 95 % interval of `subem`.
 
     low, high: percent, two decimals, as strings. blind: whether the reader was sealed before any label was opened.

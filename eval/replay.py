@@ -15,13 +15,18 @@ from eval.score import score_files, score_inputs
 from extract.frontends import extract
 from offline.canonical import encode, read_bytes
 from offline.errors import (
-    ExtractionLinkError, InputLinkError, OutputLinkError, PacketLinkError, ReplayError, ScoreLinkError,
-)  # fmt: skip
+    ExtractionLinkError,
+    InputLinkError,
+    OutputLinkError,
+    PacketLinkError,
+    ReplayError,
+    ScoreLinkError,
+)
 from offline.experiment import ReaderPlan, ResolvedExperiment
 from offline.memory import Measure
 from offline.records import Packet
 from offline.run_folder import RunFolder, read_manifest
-from offline.steps import freeze_run, packet_files, read_data, read_evidence, read_extraction, read_packets
+from offline.steps import freeze_run, packet_files, read_data, read_evidence, read_packets
 from readers.read import make_measure
 from readers.requests import make_requests, read_requests
 from readers.seal import read_predictions, reads_folder
@@ -49,8 +54,11 @@ def check_packets(run: RunFolder, experiment: ResolvedExperiment, measure: Measu
     folder = run.step_folder("packets")
 
     def name(record: Any) -> str:
-        return (f"the packet of view {record.view!r}, question {record.question!r}" if isinstance(record, Packet)
-                else f"the evidence {record.digest[:12]}…")  # fmt: skip
+        return (
+            f"the packet of view {record.view!r}, question {record.question!r}"
+            if isinstance(record, Packet)
+            else f"the evidence {record.digest[:12]}…"
+        )
 
     for file, records in packet_files(frozen).items():
         compare_lines(folder / file, records, PacketLinkError, name)
@@ -58,7 +66,7 @@ def check_packets(run: RunFolder, experiment: ResolvedExperiment, measure: Measu
 
 
 def replay(run: RunFolder, report: Report, *, tokens: bool = True, tokenizers: Path | None = None) -> None:
-    """Replay a run; a ReplayError, AlteredError or StateError says what is wrong. `tokens=False` skips what needs a tokenizer."""
+    """Replay a run; a ReplayError, AlteredError or StateError says what is wrong. `tokens=False` needs no tokenizer."""
     seals = verify_run(run, tokenizers)
     files = sum(len(read_manifest(path.parent).files) for path in run.path.rglob("manifest.json"))
     report("files", f"{files} files, {len(seals)} seals")
@@ -105,9 +113,11 @@ def _replay_tokens(run: RunFolder, experiment: ResolvedExperiment, plan: ReaderP
         stored.settings, tokenizer, experiment.prompt, questions, read_packets(run, plan.views), read_evidence(run)
     )
     compare_lines(
-        folder / "requests" / "schedule.jsonl", again.schedule, InputLinkError,
+        folder / "requests" / "schedule.jsonl",
+        again.schedule,
+        InputLinkError,
         lambda s: f"the request of view {s.view!r}, question {s.question!r}",
-    )  # fmt: skip
+    )
     compare_lines(folder / "requests" / "requests.jsonl", again.requests, InputLinkError, lambda r: f"request {r.digest[:12]}…")
     for request, ids, expected in zip(stored.requests, stored.ids, again.ids, strict=True):
         if ids != expected:
@@ -140,4 +150,3 @@ def _replay_scores(run: RunFolder, experiment: ResolvedExperiment, report: Repor
         compare_lines(folder / file, records, ScoreLinkError, name)
         count += len(records)
     report("scores", f"{count} records")
-

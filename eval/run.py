@@ -22,6 +22,9 @@ from readers.tokens import messages
 
 STEPS = ("load", "extract", "freeze", "read", "score")
 
+# Tokens of a usual answer, for the estimate of minutes: the embedded reader gives 22 on the demo.
+_ANSWER_TOKENS = 24
+
 # (step, what happened)
 Say = Callable[[str, str], None]
 
@@ -69,7 +72,10 @@ def load(run: RunFolder, experiment: ResolvedExperiment, data: Path | None, say:
     written = labels_step(run, experiment, source) or written
     loaded = read_data(run)
     statements = sum(len(history.statements) for history in loaded.histories)
-    say("load", f"{_done(written)}: {len(loaded.histories)} histories, {statements} statements, {len(loaded.questions)} questions")
+    say(
+        "load",
+        f"{_done(written)}: {len(loaded.histories)} histories, {statements} statements, {len(loaded.questions)} questions",
+    )
 
 
 def extract(run: RunFolder, experiment: ResolvedExperiment, say: Say) -> None:
@@ -96,13 +102,14 @@ def read_all(
     for plan in plans:
         before = (reads_folder(run, plan.reader.name) / SEAL).is_file()
         seal = read(run, experiment, plan, commitment(run), progress(plan.reader.name))
-        say("read", f"{plan.reader.name}: {'up to date' if before else 'sealed'}, {seal.scheduled} questions through "
-            f"{seal.generated} requests, {seal.failed} failed, seal {seal.root}")  # fmt: skip
+        say(
+            "read",
+            f"{plan.reader.name}: {'up to date' if before else 'sealed'}, {seal.scheduled} questions through "
+            f"{seal.generated} requests, {seal.failed} failed, seal {seal.root}",
+        )
 
 
-def run_all(
-    run: RunFolder, plan: Plan, until: str, say: Say, progress: Callable[[str], Progress]
-) -> None:
+def run_all(run: RunFolder, plan: Plan, until: str, say: Say, progress: Callable[[str], Progress]) -> None:
     """Everything up to and including a step."""
     if until not in STEPS:
         raise ConfigurationError(f"--until {until!r}: the steps are {', '.join(STEPS)}")
@@ -134,8 +141,9 @@ def _estimate(run: RunFolder, experiment: ResolvedExperiment, plan: ReaderPlan) 
         texts = {question.id: question.text for question in read_data(run).questions}
         inputs = {
             (packet.evidence, texts[packet.question])
-            for packets in read_packets(run, plan.views).values() for packet in packets
-        }  # fmt: skip
+            for packets in read_packets(run, plan.views).values()
+            for packet in packets
+        }
         counted, distinct = False, len(inputs)
         # Four characters a token: English prose under the usual vocabularies.
         characters = sum(
@@ -144,12 +152,17 @@ def _estimate(run: RunFolder, experiment: ResolvedExperiment, plan: ReaderPlan) 
         tokens, note = characters // 4, str(error)
     minutes = None
     if reader.input_rate and reader.output_rate:
-        # Answers are a few words; eight tokens each is what the embedded reader gives on the demo.
-        minutes = round((tokens / reader.input_rate + distinct * min(8, reader.output_cap) / reader.output_rate) / 60, 1)
+        output = distinct * min(_ANSWER_TOKENS, reader.output_cap)
+        minutes = round((tokens / reader.input_rate + output / reader.output_rate) / 60, 1)
     return {
-        "questions": scheduled, "requests": distinct, "input_tokens": tokens, "tokens_counted": counted,
-        "output_tokens_at_most": distinct * reader.output_cap, "minutes": minutes, **({} if counted else {"note": note}),
-    }  # fmt: skip
+        "questions": scheduled,
+        "requests": distinct,
+        "input_tokens": tokens,
+        "tokens_counted": counted,
+        "output_tokens_at_most": distinct * reader.output_cap,
+        "minutes": minutes,
+        **({} if counted else {"note": note}),
+    }
 
 
 def dry_run(plan: Plan, say: Say) -> dict[str, Any]:

@@ -34,11 +34,18 @@ def score_reader(run: RunFolder, reader: str, golds: Mapping[str, Sequence[str]]
         right = prediction.finish_reason != "error"
         scores.append(
             Score(
-                reader=reader, view=scheduled.view, question=question.id, row=question.row, hop_class=question.hop_class,
-                hops=question.hops, length=lengths[question.history], prediction=prediction.text,
-                finish_reason=prediction.finish_reason, golds=tuple(golds[question.id]),
+                reader=reader,
+                view=scheduled.view,
+                question=question.id,
+                row=question.row,
+                hop_class=question.hop_class,
+                hops=question.hops,
+                length=lengths[question.history],
+                prediction=prediction.text,
+                finish_reason=prediction.finish_reason,
+                golds=tuple(golds[question.id]),
                 metrics={name: right and metric(prediction.text, golds[question.id]) for name, metric in metrics.items()},
-            )  # fmt: skip
+            )
         )
     return scores
 
@@ -48,9 +55,16 @@ def _cell(key: tuple[str, str, str, str], scores: Sequence[Score], blind: bool) 
     correct = {name: sum(score.metrics[name] for score in scores) for name in scores[0].metrics}
     low, high = wilson(correct["subem"], len(scores))
     return Cell(
-        reader=reader, view=view, hop_class=hop_class, length=length, questions=len(scores), correct=correct,
-        low=f"{100 * low:.2f}", high=f"{100 * high:.2f}", blind=blind,
-    )  # fmt: skip
+        reader=reader,
+        view=view,
+        hop_class=hop_class,
+        length=length,
+        questions=len(scores),
+        correct=correct,
+        low=f"{100 * low:.2f}",
+        high=f"{100 * high:.2f}",
+        blind=blind,
+    )
 
 
 def tabulate(scores: Sequence[Score], blind: bool) -> Iterator[Cell]:
@@ -83,7 +97,10 @@ def sealed_blind(seal: Seal) -> bool:
 
 def score_inputs(run: RunFolder, readers: Sequence[str]) -> dict[str, str]:
     """What scores depend on: the labels and each reader's seal."""
-    return {"labels": run.need("labels").digest, **{f"seal_{reader}": read_seal(run, reader).root for reader in readers}}
+    return {
+        "labels": run.need("labels").digest,
+        **{f"seal_{reader}": read_seal(run, reader).root for reader in readers},
+    }
 
 
 def score_run(run: RunFolder, experiment: ResolvedExperiment) -> bool:
@@ -116,11 +133,15 @@ def score_summary(run: RunFolder, experiment: ResolvedExperiment) -> dict[str, A
         name = plan.reader.name
         seal = read_seal(run, name)
         seals[name] = {
-            "root": seal.root, "sealed_blind": sealed_blind(seal), "scheduled": seal.scheduled, "failed": seal.failed,
-        }  # fmt: skip
+            "root": seal.root,
+            "sealed_blind": sealed_blind(seal),
+            "scheduled": seal.scheduled,
+            "failed": seal.failed,
+        }
         for cell in read_cells(run, name):
             if cell.length == "all":
                 readers.setdefault(name, {}).setdefault(cell.view, {})[cell.hop_class] = {
-                    "questions": cell.questions, **cell.correct,
-                }  # fmt: skip
+                    "questions": cell.questions,
+                    **cell.correct,
+                }
     return {"readers": readers, "seals": seals}

@@ -27,9 +27,12 @@ def show(run: RunFolder, question_id: str) -> dict[str, Any]:
         for view, packets in read_packets(run, experiment.views).items():
             (packet,) = [p for p in packets if p.question == question_id]
             views[view] = {
-                "records": packet.records, "truncated": packet.truncated, "fallback": packet.fallback,
-                "evidence": evidence[packet.evidence].text, "answers": {},
-            }  # fmt: skip
+                "records": packet.records,
+                "truncated": packet.truncated,
+                "fallback": packet.fallback,
+                "evidence": evidence[packet.evidence].text,
+                "answers": {},
+            }
     scores = _scores(run, [plan.reader.name for plan in experiment.readers], question_id)
     for plan in experiment.readers:
         name = plan.reader.name
@@ -40,14 +43,22 @@ def show(run: RunFolder, question_id: str) -> dict[str, Any]:
             if scheduled.question == question_id:
                 prediction, score = predictions[scheduled.request], scores.get((name, scheduled.view))
                 views[scheduled.view]["answers"][name] = {
-                    "text": prediction.text, "finish_reason": prediction.finish_reason, "records_cut": scheduled.cut,
-                    "error": prediction.error, "metrics": score.metrics if score else None,
-                }  # fmt: skip
+                    "text": prediction.text,
+                    "finish_reason": prediction.finish_reason,
+                    "records_cut": scheduled.cut,
+                    "error": prediction.error,
+                    "metrics": score.metrics if score else None,
+                }
     golds = next((list(score.golds) for score in scores.values()), None)
     return {
-        "question": question.id, "text": question.text, "history": question.history, "hop_class": question.hop_class,
-        "hops": question.hops, "golds": golds, "views": views,
-    }  # fmt: skip
+        "question": question.id,
+        "text": question.text,
+        "history": question.history,
+        "hop_class": question.hop_class,
+        "hops": question.hops,
+        "golds": golds,
+        "views": views,
+    }
 
 
 def _scores(run: RunFolder, readers: list[str], question_id: str) -> dict[tuple[str, str], Score]:

@@ -21,7 +21,7 @@ T = TypeVar("T")
 _ENCODER = msgspec.json.Encoder(order="sorted")
 
 
-class Record(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+class Record(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Base of all records: frozen, and strict about unknown fields."""
 
 

@@ -22,7 +22,7 @@ HUB_REVISION = "7ea066982b140a19337e17e60d45d4076e042faf"
 HUB_SPLIT = "Conflict_Resolution"
 
 
-class FactConsolidationData(Record, tag="factconsolidation", tag_field="kind"):
+class FactConsolidationData(Record, frozen=True, tag="factconsolidation", tag_field="kind"):
     """MemoryAgentBench FactConsolidation, from the hub or from a local JSON, JSONL or Parquet file of its shape."""
 
     path: str | None = None
@@ -32,14 +32,14 @@ class FactConsolidationData(Record, tag="factconsolidation", tag_field="kind"):
     rows: tuple[str, ...] = ()
 
 
-class PlainData(Record, tag="plain", tag_field="kind"):
+class PlainData(Record, frozen=True, tag="plain", tag_field="kind"):
     """A user's own histories in the plain JSONL form (docs/data.md)."""
 
     path: str | None = None
     rows: tuple[str, ...] = ()
 
 
-class SyntheticData(Record, tag="synthetic", tag_field="kind"):
+class SyntheticData(Record, frozen=True, tag="synthetic", tag_field="kind"):
     """A seeded stream in the project's own wording: one history for each entry of `statements`."""
 
     seed: int = 7
@@ -48,7 +48,7 @@ class SyntheticData(Record, tag="synthetic", tag_field="kind"):
     rows: tuple[str, ...] = ()
 
 
-class PluginData(Record, tag="plugin", tag_field="kind"):
+class PluginData(Record, frozen=True, tag="plugin", tag_field="kind"):
     """A third party's loader (entry point group `coldread.loaders`)."""
 
     loader: str
@@ -60,7 +60,7 @@ class PluginData(Record, tag="plugin", tag_field="kind"):
 Data = FactConsolidationData | PlainData | SyntheticData | PluginData
 
 
-class GrammarForms(Record):
+class GrammarForms(Record, frozen=True):
     """The sentence forms of one grammar.
 
     `relations` maps a relation name to forms with `{subject}` and `{object}`; `no_fact` and `unresolved` list forms with
@@ -73,7 +73,7 @@ class GrammarForms(Record):
     unresolved: tuple[str, ...] = ()
 
 
-class Prompt(Record):
+class Prompt(Record, frozen=True):
     """What a reader is told. `user` holds `{evidence}` and `{question}`; `heading` opens the evidence text."""
 
     name: str
@@ -83,7 +83,7 @@ class Prompt(Record):
     no_evidence: str
 
 
-class Pin(Record):
+class Pin(Record, frozen=True):
     """Which model, exactly: one of `embedded`, `folder`, or `repository` with a 40-digit `revision`."""
 
     embedded: str | None = None
@@ -92,7 +92,7 @@ class Pin(Record):
     revision: str | None = None
 
 
-class Reader(Record):
+class Reader(Record, frozen=True):
     """One pinned reader and how it generates.
 
     `output_cap`: new tokens at most. `input_cap`: input tokens at most, before the model's own window binds.
@@ -116,7 +116,7 @@ class Reader(Record):
     output_rate: int = 0
 
 
-class ReaderUse(Record):
+class ReaderUse(Record, frozen=True):
     """A reader by name or in full, and the views that it reads (all frozen ones, if it names none)."""
 
     use: str | Reader
@@ -125,7 +125,7 @@ class ReaderUse(Record):
     batch_size: int | None = None
 
 
-class ViewSettings(Record):
+class ViewSettings(Record, frozen=True):
     """Settings of the views; a regime gives the defaults (`REGIMES`).
 
     `budget`: characters of evidence, heading included, -1 for no limit. `unresolved_percent`: the share of the budget that
@@ -152,7 +152,7 @@ REGIMES: dict[str, ViewSettings] = {
 REGIME_OUTPUT_CAPS = {"shared": 64, "grid": 32}
 
 
-class ViewOverrides(Record):
+class ViewOverrides(Record, frozen=True):
     """The settings that an experiment changes against its regime."""
 
     budget: int | None = None
@@ -166,14 +166,14 @@ class ViewOverrides(Record):
     empty_selection: Literal["raw_history", "latest_state"] | None = None
 
 
-class Frontend(Record):
+class Frontend(Record, frozen=True):
     """How statements become triples. `grammar` names the forms of the grammar frontend."""
 
     kind: str = "grammar"
     grammar: str | None = None
 
 
-class Experiment(Record):
+class Experiment(Record, frozen=True):
     """An experiment as the user writes it."""
 
     name: str
@@ -186,14 +186,14 @@ class Experiment(Record):
     prompt: str = "reader"
 
 
-class ReaderPlan(Record):
+class ReaderPlan(Record, frozen=True):
     """A resolved reader and its views."""
 
     reader: Reader
     views: tuple[str, ...]
 
 
-class ResolvedExperiment(Record):
+class ResolvedExperiment(Record, frozen=True):
     """An experiment with every name replaced by its content; what a run folder's experiment.yaml holds."""
 
     name: str
@@ -214,7 +214,7 @@ class _UniqueKeys(yaml.SafeLoader):
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
         seen = set()
         for key_node, _ in node.value:
-            key = self.construct_object(key_node, deep=True)  # type: ignore[no-untyped-call]
+            key = self.construct_object(key_node, deep=True)
             if isinstance(key, (dict, list)) or key == "<<":
                 raise yaml.constructor.ConstructorError(None, None, "only plain keys are allowed", key_node.start_mark)
             if key in seen:
@@ -297,16 +297,21 @@ def _plan(use: ReaderUse, experiment: Experiment, where: str) -> ReaderPlan:
     reader = use.use if isinstance(use.use, Reader) else load_yaml(find_config("readers", use.use), Reader)
     reader = msgspec.structs.replace(
         reader,
-        output_cap=use.output_cap or (REGIME_OUTPUT_CAPS[experiment.regime] if experiment.regime == "grid" else reader.output_cap),
+        output_cap=use.output_cap
+        or (REGIME_OUTPUT_CAPS[experiment.regime] if experiment.regime == "grid" else reader.output_cap),
         batch_size=use.batch_size or reader.batch_size,
     )
     views = use.views or experiment.views
-    _check(reader.output_cap > 0 and reader.batch_size > 0 and reader.input_cap > 0,
-           f"{where}: reader {reader.name!r}: output_cap, input_cap and batch_size must be positive")
+    _check(
+        reader.output_cap > 0 and reader.batch_size > 0 and reader.input_cap > 0,
+        f"{where}: reader {reader.name!r}: output_cap, input_cap and batch_size must be positive",
+    )
     _check(_is_file_name(reader.name), f"{where}: reader name {reader.name!r} must be letters, digits, '.', '_' and '-'")
     for view in views:
-        _check(view in experiment.views, f"{where}: reader {reader.name!r} reads the view {view!r}, which is not frozen; "
-               "add it to `views`")
+        _check(
+            view in experiment.views,
+            f"{where}: reader {reader.name!r} reads the view {view!r}, which is not frozen; add it to `views`",
+        )
     return ReaderPlan(reader=reader, views=views)
 
 
@@ -330,24 +335,40 @@ def resolve(experiment: Experiment, limit: int | None, where: str) -> ResolvedEx
         _check(_is_file_name(view), f"{where}: view name {view!r} must be letters, digits, '.', '_' and '-'")
         _check(view != "evidence", f"{where}: a view cannot be called 'evidence', the name of the packets' text file")
     if isinstance(experiment.data, SyntheticData):
-        _check(experiment.data.questions > 0 and len(experiment.data.statements) > 0,
-               f"{where}: synthetic data needs at least one size in statements and one question")
+        _check(
+            experiment.data.questions > 0 and len(experiment.data.statements) > 0,
+            f"{where}: synthetic data needs at least one size in statements and one question",
+        )
     grammar = None
     if experiment.frontend.kind == "grammar":
-        _check(experiment.frontend.grammar is not None, f"{where}: the grammar frontend needs `grammar`, a name in configs/grammars")
+        _check(
+            experiment.frontend.grammar is not None,
+            f"{where}: the grammar frontend needs `grammar`, a name in configs/grammars",
+        )
         grammar = load_yaml(find_config("grammars", str(experiment.frontend.grammar)), GrammarForms)
     prompt = load_yaml(find_config("prompts", experiment.prompt), Prompt)
-    _check("{evidence}" in prompt.user and "{question}" in prompt.user,
-           f"{where}: prompt {prompt.name!r}: `user` must hold {{evidence}} and {{question}}")
+    _check(
+        "{evidence}" in prompt.user and "{question}" in prompt.user,
+        f"{where}: prompt {prompt.name!r}: `user` must hold {{evidence}} and {{question}}",
+    )
     plans = tuple(_plan(use, experiment, where) for use in experiment.readers)
     names = [plan.reader.name for plan in plans]
     _check(len(set(names)) == len(names), f"{where}: two readers share a name")
     # Where the data lies is not what it is: the run records the source's sha256 instead of a path of this machine.
-    data = experiment.data if isinstance(experiment.data, SyntheticData) else msgspec.structs.replace(experiment.data, path=None)
+    data = (
+        experiment.data if isinstance(experiment.data, SyntheticData) else msgspec.structs.replace(experiment.data, path=None)
+    )
     return ResolvedExperiment(
-        name=experiment.name, data=data, limit=limit, frontend=experiment.frontend, grammar=grammar,
-        views=experiment.views, settings=settings, prompt=prompt, readers=plans,
-    )  # fmt: skip
+        name=experiment.name,
+        data=data,
+        limit=limit,
+        frontend=experiment.frontend,
+        grammar=grammar,
+        views=experiment.views,
+        settings=settings,
+        prompt=prompt,
+        readers=plans,
+    )
 
 
 def dump_yaml(experiment: ResolvedExperiment) -> bytes:

@@ -29,26 +29,22 @@ def freeze(
 ) -> Frozen:
     """Freeze the packets of these views. The same arguments give the same packets, byte for byte."""
     found = [(name, find_view(name)) for name in views]
-    by_question: dict[tuple[str, str], tuple[Packet, Evidence]] = {}
+    frozen: dict[tuple[str, str], tuple[Packet, Evidence]] = {}
     # One history at a time: its indexes are freed before the next one's are built.
     for history in histories:
         mine = [question for question in questions if question.history == history.id]
         memory = Memory(history, extraction, settings, prompt.heading, measure)
-        for question, view, packet, evidence in _packets(memory, mine, found, prompt):
-            by_question[view, question.id] = (packet, evidence)
-    evidence: dict[str, Evidence] = {}
-    packets: dict[str, tuple[Packet, ...]] = {}
-    for name in views:
-        pairs = [by_question[name, question.id] for question in questions]
-        packets[name] = tuple(packet for packet, _ in pairs)
-        for _, shown in pairs:
-            evidence.setdefault(shown.digest, shown)
-    return Frozen(packets, tuple(evidence.values()))
+        for packet, evidence in _packets(memory, mine, found, prompt):
+            frozen[packet.view, packet.question] = (packet, evidence)
+    ordered = {view: [frozen[view, question.id] for question in questions] for view in views}
+    texts = {evidence.digest: evidence for pairs in ordered.values() for _, evidence in pairs}
+    packets = {view: tuple(packet for packet, _ in pairs) for view, pairs in ordered.items()}
+    return Frozen(packets, tuple(texts.values()))
 
 
 def _packets(
     memory: Memory, questions: Sequence[Question], views: Sequence[tuple[str, View]], prompt: Prompt
-) -> Iterator[tuple[Question, str, Packet, Evidence]]:
+) -> Iterator[tuple[Packet, Evidence]]:
     history_digest, prompt_hash = digest_of(memory.history), prompt_digest(prompt)
     stored: dict[int, Evidence] = {}
     for question in questions:
@@ -61,8 +57,17 @@ def _packets(
             if shown is None:
                 shown = Evidence(digest=digest(rendered.text.encode()), positions=rendered.positions, text=rendered.text)
                 stored[id(rendered)] = shown
-            yield question, name, Packet(
-                question=question.id, question_digest=question_digest, history_digest=history_digest, view=name,
-                prompt=prompt_hash, evidence=shown.digest, records=len(rendered.positions), characters=len(rendered.text),
-                dropped=rendered.dropped, truncated=rendered.truncated, fallback=selection.fallback,
-            ), shown  # fmt: skip
+            packet = Packet(
+                question=question.id,
+                question_digest=question_digest,
+                history_digest=history_digest,
+                view=name,
+                prompt=prompt_hash,
+                evidence=shown.digest,
+                records=len(rendered.positions),
+                characters=len(rendered.text),
+                dropped=rendered.dropped,
+                truncated=rendered.truncated,
+                fallback=selection.fallback,
+            )
+            yield packet, shown

@@ -67,10 +67,7 @@ class SubjectIndex:
             if node is None:
                 continue
             longest, end, at = node.subject, start + 1, start + 1
-            while node.next and at < len(words):
-                node = node.next.get(words[at])  # type: ignore[assignment]
-                if node is None:
-                    break
+            while at < len(words) and (node := node.next.get(words[at])) is not None:
                 at += 1
                 if node.subject is not None:
                     longest, end = node.subject, at
@@ -155,9 +152,13 @@ def compile_graphs(histories: Sequence[History], extraction: Extraction) -> list
             for triple in extracted.triples:
                 edges.append(
                     Edge(
-                        statement.position, entity_key(triple.subject), triple.relation, entity_key(triple.object),
-                        triple.subject, triple.object,
-                    )  # fmt: skip
+                        statement.position,
+                        entity_key(triple.subject),
+                        triple.relation,
+                        entity_key(triple.object),
+                        triple.subject,
+                        triple.object,
+                    )
                 )
         graphs.append(Graph(edges, unresolved))
     return graphs

@@ -86,9 +86,7 @@ class Memory:
     @cached_property
     def _bm25(self) -> BM25:
         texts = {statement.position: statement.text for statement in self.history.statements}
-        documents = [
-            f"{texts[e.position]} {e.surface} {e.value} {self._relation_words[e.relation]}" for e in self.facts
-        ]
+        documents = [f"{texts[e.position]} {e.surface} {e.value} {self._relation_words[e.relation]}" for e in self.facts]
         return BM25(documents, TOKENIZERS[self.settings.tokenizer])
 
     def rank_facts(self, question: str) -> list[Edge]:

@@ -9,7 +9,7 @@ Status = Literal["facts", "unresolved", "no_fact"]
 Fallback = Literal["raw_history", "latest_state"]
 
 
-class Statement(Record):
+class Statement(Record, frozen=True):
     """One line of a history: `position` orders it (larger is newer), `text` is the original wording.
 
     `time` is the timestamp as the source wrote it, for dated histories whose position is the rank; else None.
@@ -20,7 +20,7 @@ class Statement(Record):
     time: str | None = None
 
 
-class History(Record):
+class History(Record, frozen=True):
     """An ordered list of statements, positions strictly increasing. `length` is the label of its size (`6k`)."""
 
     id: str
@@ -29,7 +29,7 @@ class History(Record):
     format: Literal[1] = 1
 
 
-class Question(Record):
+class Question(Record, frozen=True):
     """One question about the final state of one history; `id` is unique in a run.
 
     `row` is the raw row it came from; `hop_class` the stratum it is reported in; `hops` its exact number of hops, where
@@ -45,7 +45,7 @@ class Question(Record):
     format: Literal[1] = 1
 
 
-class Triple(Record):
+class Triple(Record, frozen=True):
     """Subject and object as they stand in the statement; `relation` is the aligned name."""
 
     subject: str
@@ -53,7 +53,7 @@ class Triple(Record):
     object: str
 
 
-class StatementExtraction(Record):
+class StatementExtraction(Record, frozen=True):
     """What a frontend made of one distinct statement text. `reason` says why a text is not `facts`."""
 
     text: str
@@ -63,7 +63,7 @@ class StatementExtraction(Record):
     format: Literal[1] = 1
 
 
-class Relation(Record):
+class Relation(Record, frozen=True):
     """A relation of an extraction's catalogue; `words` is its sentence form without the slots."""
 
     name: str
@@ -71,14 +71,14 @@ class Relation(Record):
     format: Literal[1] = 1
 
 
-class Extraction(Record):
+class Extraction(Record, frozen=True):
     """A frozen extraction: each distinct text once, in order of first appearance, and the relation catalogue."""
 
     statements: tuple[StatementExtraction, ...]
     relations: tuple[Relation, ...]
 
 
-class Evidence(Record):
+class Evidence(Record, frozen=True):
     """A rendered evidence text, stored once. `positions` are the records shown, ascending."""
 
     digest: str
@@ -87,7 +87,7 @@ class Evidence(Record):
     format: Literal[1] = 1
 
 
-class Packet(Record):
+class Packet(Record, frozen=True):
     """What one view chose for one question, frozen. Its digest is that of its canonical line.
 
     `question_digest`, `history_digest` and `prompt` bind the question's record, the history's record and the reader
@@ -108,7 +108,7 @@ class Packet(Record):
     format: Literal[1] = 1
 
 
-class Message(Record):
+class Message(Record, frozen=True):
     """One chat message."""
 
     role: Literal["system", "user"]

@@ -10,7 +10,6 @@ from typing import Generic, TypeVar
 
 from offline.errors import ConfigurationError
 
-
 T = TypeVar("T")
 
 

@@ -51,9 +51,7 @@ def _size(lines: Sequence[Line]) -> int:
     return sum(1 + len(line.text) for line in lines)
 
 
-def render(
-    chosen: Sequence[Line], unresolved: Sequence[Line], heading: str, budget: int, unresolved_percent: int
-) -> Rendered:
+def render(chosen: Sequence[Line], unresolved: Sequence[Line], heading: str, budget: int, unresolved_percent: int) -> Rendered:
     """The evidence text of chosen and unresolved records, each given in position order.
 
     budget: characters, the heading and line breaks included; -1 = unlimited. Over it, each kind keeps its newest

@@ -14,8 +14,17 @@ from typing import Literal
 
 import msgspec
 
-from offline.canonical import Record, digest, digest_of, file_digest, read_bytes, read_record, storage, write_bytes
-from offline.canonical import write_record
+from offline.canonical import (
+    Record,
+    digest,
+    digest_of,
+    file_digest,
+    read_bytes,
+    read_record,
+    storage,
+    write_bytes,
+    write_record,
+)
 from offline.errors import AlteredError, ConfigurationError, StateError
 from offline.experiment import ResolvedExperiment, dump_yaml, parse_yaml
 
@@ -25,7 +34,7 @@ EXPERIMENT = "experiment.yaml"
 STEP_FOLDERS = ("data", "labels", "extraction", "packets", "reads", "scores")
 
 
-class FileEntry(Record):
+class FileEntry(Record, frozen=True):
     """A file of a step; `name` is relative to the step's folder, with forward slashes."""
 
     name: str
@@ -33,7 +42,7 @@ class FileEntry(Record):
     size: int
 
 
-class Manifest(Record):
+class Manifest(Record, frozen=True):
     """What a step wrote, from what. `digest` is that of this record with an empty digest."""
 
     step: str
@@ -182,9 +191,14 @@ class RunFolder:
         return verify_folder(self.step_folder(step), beside=("ledger.jsonl",) if step == "labels" else ())
 
     def step(
-        self, step: str, inputs: Mapping[str, str], write: Callable[[Path], None], *,
-        keep: tuple[str, ...] = (), downstream: bool = False,
-    ) -> bool:  # fmt: skip
+        self,
+        step: str,
+        inputs: Mapping[str, str],
+        write: Callable[[Path], None],
+        *,
+        keep: tuple[str, ...] = (),
+        downstream: bool = False,
+    ) -> bool:
         """Run a step unless it is up to date; True if it was written.
 
         An existing folder is verified first: an altered one is refused, not overwritten. `keep` names files of the old

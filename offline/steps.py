@@ -34,7 +34,10 @@ def raw_source(experiment: ResolvedExperiment, path: Path | None) -> RawSource |
 def data_inputs(experiment: ResolvedExperiment, source: RawSource | None) -> dict[str, str]:
     """What the data step depends on: the data section, the limit, and the raw rows' identity."""
     identity = source.identity() if source else {}
-    return {"configuration": digest_of((experiment.data, experiment.limit)), **{f"source_{k}": v for k, v in identity.items()}}
+    return {
+        "configuration": digest_of((experiment.data, experiment.limit)),
+        **{f"source_{k}": v for k, v in identity.items()},
+    }
 
 
 def load_step(run: RunFolder, experiment: ResolvedExperiment, source: RawSource | None) -> bool:
@@ -60,9 +63,7 @@ def read_data(run: RunFolder) -> Data:
     """The verified data of a run."""
     run.need("data")
     folder = run.step_folder("data")
-    return Data(
-        tuple(read_lines(folder / "histories.jsonl", History)), tuple(read_lines(folder / "questions.jsonl", Question))
-    )
+    return Data(tuple(read_lines(folder / "histories.jsonl", History)), tuple(read_lines(folder / "questions.jsonl", Question)))
 
 
 def extraction_inputs(run: RunFolder, experiment: ResolvedExperiment) -> dict[str, str]:
@@ -100,7 +101,13 @@ def freeze_run(run: RunFolder, experiment: ResolvedExperiment, measure: Measure)
     """Derive the packets of a run from its data and extraction."""
     data = read_data(run)
     return freeze(
-        data.histories, data.questions, read_extraction(run), experiment.settings, experiment.prompt, experiment.views, measure
+        data.histories,
+        data.questions,
+        read_extraction(run),
+        experiment.settings,
+        experiment.prompt,
+        experiment.views,
+        measure,
     )
 
 

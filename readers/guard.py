@@ -8,6 +8,7 @@ to cheat can unhook itself by other means, and what it may know of the benchmark
 import os
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 
 from offline.canonical import Record
 from offline.errors import GuardError
@@ -15,7 +16,7 @@ from offline.errors import GuardError
 _OPENING = {"open", "os.listdir", "os.scandir", "os.open", "shutil.copyfile", "os.rename", "os.link", "os.symlink"}
 
 
-class Forbidden(Record):
+class Forbidden(Record, frozen=True):
     """What a reader process must not open: a folder by its real path, raw files by name and size, cache names."""
 
     folders: tuple[str, ...]
@@ -35,8 +36,8 @@ def check() -> None:
 
 def forbid(forbidden: Forbidden) -> None:
     """Install the hook; it cannot be removed. GuardError is raised inside whatever tries to open a forbidden path."""
-    folders = tuple(os.path.join(os.path.realpath(folder), "") for folder in forbidden.folders)  # noqa: PTH118
-    sizes = {name: size for name, size in forbidden.files}
+    folders = [Path(folder).resolve() for folder in forbidden.folders]
+    sizes = dict(forbidden.files)
 
     def refuse(path: str) -> None:
         violations.append(path)
@@ -47,11 +48,10 @@ def forbid(forbidden: Forbidden) -> None:
             return
         for argument in arguments[:2]:
             if isinstance(argument, (str, bytes, os.PathLike)):
-                real = os.path.realpath(os.fsdecode(argument))
-                name = os.path.basename(real)  # noqa: PTH119
-                if (real + os.sep).startswith(folders) or any(part in forbidden.names for part in real.split(os.sep)):
-                    refuse(real)
-                if name in sizes and os.path.exists(real) and os.stat(real).st_size == sizes[name]:  # noqa: PTH110, PTH116
-                    refuse(real)
+                path = Path(os.path.realpath(os.fsdecode(argument)))
+                if any(map(path.is_relative_to, folders)) or any(part in forbidden.names for part in path.parts):
+                    refuse(str(path))
+                if path.name in sizes and path.exists() and path.stat().st_size == sizes[path.name]:
+                    refuse(str(path))
 
     sys.addaudithook(hook)

@@ -26,7 +26,7 @@ def check_pin(reader: Reader) -> None:
     given = [name for name in ("embedded", "folder", "repository") if getattr(pin, name) is not None]
     if len(given) != 1:
         raise ConfigurationError(
-            f"reader {reader.name!r}: model must give one of embedded, folder, repository; it gives {', '.join(given) or 'none'}"
+            f"reader {reader.name!r}: model gives {', '.join(given) or 'nothing'}; give one of embedded, folder, repository"
         )
     if pin.repository is None:
         if pin.revision is not None:

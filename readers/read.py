@@ -58,9 +58,13 @@ def freeze_requests(run: RunFolder, experiment: ResolvedExperiment, plan: Reader
         tokenizer = ChatTokenizer(model_folder, thinking=reader.thinking)
         data = read_data(run)
         frozen = make_requests(
-            make_settings(reader, model, tokenizer), tokenizer, experiment.prompt,
-            {question.id: question for question in data.questions}, read_packets(run, plan.views), read_evidence(run),
-        )  # fmt: skip
+            make_settings(reader, model, tokenizer),
+            tokenizer,
+            experiment.prompt,
+            {question.id: question for question in data.questions},
+            read_packets(run, plan.views),
+            read_evidence(run),
+        )
         write_requests(folder, frozen)
 
     run.step(f"{base}/tokenizer", {"model": model.fingerprint}, lambda folder: copy_tokenizer(model_folder, folder))
@@ -143,13 +147,19 @@ _RESUME = "finished batches are kept, `coldread read` resumes after them"
 def start_worker(start: EngineStart, forbidden: Forbidden) -> Iterator[Worker]:
     """Start a reader process; on leaving, its input ends and so does it."""
     environment = {
-        **os.environ, "HF_HUB_OFFLINE": "1", "TRANSFORMERS_OFFLINE": "1", "TOKENIZERS_PARALLELISM": "false",
-    }  # fmt: skip
+        **os.environ,
+        "HF_HUB_OFFLINE": "1",
+        "TRANSFORMERS_OFFLINE": "1",
+        "TOKENIZERS_PARALLELISM": "false",
+    }
     with tempfile.TemporaryFile() as errors:
         process = subprocess.Popen(
             [sys.executable, "-P", "-m", "readers.worker"],
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors, env=environment,
-        )  # fmt: skip
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=errors,
+            env=environment,
+        )
         try:
             handle = Worker(process, errors, start.settings.reader.name)
             handle.send(worker.Start(engine=start, forbidden=forbidden))
@@ -203,9 +213,7 @@ def generate(
                 assert isinstance(answer, worker.Done)
                 _check_outputs(answer.outputs, batch, settings.reader.output_cap, settings.reader.name)
                 seconds = f"{time.monotonic() - began:.3f}"
-                journal.append(
-                    JournalEntry(batch=name, outputs=answer.outputs, environment=ready.environment, seconds=seconds)
-                )
+                journal.append(JournalEntry(batch=name, outputs=answer.outputs, environment=ready.environment, seconds=seconds))
                 done += len(batch)
                 progress(index, len(batches), done, total)
     return {name: journal.entries[name] for name in names}
@@ -222,16 +230,17 @@ def make_predictions(requests: Requests, entries: Mapping[str, JournalEntry], to
         output = outputs.get(index, too_long)
         predictions.append(
             Prediction(
-                request=request.digest, output_ids=output.ids, text=tokenizer.decode(output.ids),
-                finish_reason=output.finish_reason, error=output.error,
-            )  # fmt: skip
+                request=request.digest,
+                output_ids=output.ids,
+                text=tokenizer.decode(output.ids),
+                finish_reason=output.finish_reason,
+                error=output.error,
+            )
         )
     return predictions
 
 
-def read(
-    run: RunFolder, experiment: ResolvedExperiment, plan: ReaderPlan, commitment: Commitment, progress: Progress
-) -> Seal:
+def read(run: RunFolder, experiment: ResolvedExperiment, plan: ReaderPlan, commitment: Commitment, progress: Progress) -> Seal:
     """Read one reader's packets and seal the predictions; a sealed reader is verified and left alone."""
     folder = reads_folder(run, plan.reader.name)
     if (folder / SEAL).is_file():
@@ -283,4 +292,3 @@ def _finish(run: RunFolder, reader: str) -> Seal:
         write_record(folder / MANIFEST, make_manifest(folder, "reads", {"seal": seal.root}, [PREDICTIONS, SEAL, TIMINGS]))
     (folder / JOURNAL).unlink(missing_ok=True)
     return verify_reads(run, reader)
-

@@ -8,7 +8,7 @@ from offline.experiment import Reader
 FinishReason = Literal["stop", "length", "error"]
 
 
-class ModelFile(Record):
+class ModelFile(Record, frozen=True):
     """A file of a pinned model."""
 
     name: str
@@ -16,14 +16,14 @@ class ModelFile(Record):
     size: int
 
 
-class Model(Record):
+class Model(Record, frozen=True):
     """A pinned model as found on this machine. `fingerprint` is the digest of its files' names and hashes."""
 
     fingerprint: str
     files: tuple[ModelFile, ...]
 
 
-class Settings(Record):
+class Settings(Record, frozen=True):
     """Everything that decides what a reader's requests are and how they are generated, frozen before generation.
 
     window: the model's positions, -1 if its configuration names none.
@@ -44,7 +44,7 @@ class Settings(Record):
     format: Literal[1] = 1
 
 
-class Request(Record):
+class Request(Record, frozen=True):
     """One distinct request: `length` token ids at `offset` of inputs.u32.
 
     `digest` covers ids, cap, stop ids and reader fingerprint. `too_long`: even without evidence the input exceeds the
@@ -58,7 +58,7 @@ class Request(Record):
     format: Literal[1] = 1
 
 
-class Scheduled(Record):
+class Scheduled(Record, frozen=True):
     """One scheduled question: which packet it reads through which request.
 
     `cut` counts the oldest evidence records left out to meet the input cap. `shared_with` names the view and question
@@ -74,7 +74,7 @@ class Scheduled(Record):
     format: Literal[1] = 1
 
 
-class Output(Record):
+class Output(Record, frozen=True):
     """What an engine made of one request: new token ids (a stop id included) and why it ended."""
 
     ids: tuple[int, ...]
@@ -82,7 +82,7 @@ class Output(Record):
     error: str | None = None
 
 
-class Prediction(Record):
+class Prediction(Record, frozen=True):
     """One request's answer: output ids, their text without special tokens, and why generation ended."""
 
     request: str
@@ -93,7 +93,7 @@ class Prediction(Record):
     format: Literal[1] = 1
 
 
-class JournalEntry(Record):
+class JournalEntry(Record, frozen=True):
     """One finished batch. `batch` is the digest of its requests; `check` that of this entry with an empty check."""
 
     batch: str
@@ -104,7 +104,7 @@ class JournalEntry(Record):
     format: Literal[1] = 1
 
 
-class Seal(Record):
+class Seal(Record, frozen=True):
     """Closes a reader's predictions before labels are opened. `root` is the digest of this record with an empty root.
 
     experiment, data, extraction, packets, requests, tokenizer: digests of what lies upstream.
@@ -133,7 +133,7 @@ class Seal(Record):
     format: Literal[1] = 1
 
 
-class Timings(Record):
+class Timings(Record, frozen=True):
     """What reading took; beside the seal, not under it. Seconds are decimals as strings."""
 
     seconds: str

@@ -35,9 +35,15 @@ def make_settings(reader: Reader, model: Model, tokenizer: ChatTokenizer) -> Set
     for name in ("name", "model", "output_cap", "input_cap", "input_rate", "output_rate"):
         del decisive[name]
     return Settings(
-        reader=reader, model=model, window=window, input_cap=max(cap, 0), stop_ids=stop_ids, pad_id=tokenizer.pad_id(),
-        thinking=thinking, fingerprint=digest_of({**decisive, "weights": model.fingerprint}),
-    )  # fmt: skip
+        reader=reader,
+        model=model,
+        window=window,
+        input_cap=max(cap, 0),
+        stop_ids=stop_ids,
+        pad_id=tokenizer.pad_id(),
+        thinking=thinking,
+        fingerprint=digest_of({**decisive, "weights": model.fingerprint}),
+    )
 
 
 def _fit(tokenizer: ChatTokenizer, prompt: Prompt, evidence: Evidence, question: str, cap: int) -> tuple[list[int], int]:
@@ -98,8 +104,13 @@ def make_requests(
             first.setdefault(name, f"{view} {packet.question}")
             schedule.append(
                 Scheduled(
-                    view=view, question=packet.question, packet=digest_of(packet), request=name, cut=cut, shared_with=shared
-                )  # fmt: skip
+                    view=view,
+                    question=packet.question,
+                    packet=digest_of(packet),
+                    request=name,
+                    cut=cut,
+                    shared_with=shared,
+                )
             )
     return Requests(settings, tuple(requests.values()), tuple(schedule), tuple(ids_of))
 

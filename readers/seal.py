@@ -67,7 +67,10 @@ def verify_reads(run: RunFolder, reader: str, tokenizers: Path | None = None) ->
 
 def verify_upstream(run: RunFolder, seal: Seal) -> None:
     """SealLinkError unless the run's experiment, data, extraction and packets are the ones that the seal covers."""
-    found = {"experiment": run.experiment_digest(), **{s: run.need(s).digest for s in ("data", "extraction", "packets")}}
+    found = {
+        "experiment": run.experiment_digest(),
+        **{s: run.need(s).digest for s in ("data", "extraction", "packets")},
+    }
     for name, digest in found.items():
         if getattr(seal, name) != digest:
             raise SealLinkError(f"{run.path / name}: not what the seal of reader {seal.reader!r} covers")

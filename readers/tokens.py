@@ -18,9 +18,18 @@ from offline.records import Message
 
 # What a tokenizer and its template are made of; a run keeps these, so that replay needs no model.
 TOKENIZER_FILES = (
-    "added_tokens.json", "chat_template.jinja", "chat_template.json", "config.json", "generation_config.json",
-    "merges.txt", "special_tokens_map.json", "tokenizer.json", "tokenizer.model", "tokenizer_config.json", "vocab.json",
-)  # fmt: skip
+    "added_tokens.json",
+    "chat_template.jinja",
+    "chat_template.json",
+    "config.json",
+    "generation_config.json",
+    "merges.txt",
+    "special_tokens_map.json",
+    "tokenizer.json",
+    "tokenizer.model",
+    "tokenizer_config.json",
+    "vocab.json",
+)
 _SLOT = re.compile(r"\{(evidence|question)\}")
 
 
@@ -63,18 +72,37 @@ class ChatTokenizer:
             raise ModelError(f"the tokenizer in {folder} cannot be loaded: {error}; check the model folder") from error
         if not self._tokenizer.chat_template:
             raise ModelError(f"the tokenizer in {folder} has no chat template; choose an instruct model")
+        added = self._tokenizer.added_tokens_decoder.values()
+        self._special = sorted({*self._tokenizer.all_special_tokens, *(token.content for token in added if token.special)})
 
     def _render(self, chat: Sequence[Message], *, thinking: bool, tokenize: bool) -> Any:
         try:
             return self._tokenizer.apply_chat_template(
                 [{"role": message.role, "content": message.content} for message in chat],
-                add_generation_prompt=True, tokenize=tokenize, return_dict=False, enable_thinking=thinking,
-            )  # fmt: skip
+                add_generation_prompt=True,
+                tokenize=tokenize,
+                return_dict=False,
+                enable_thinking=thinking,
+            )
         except Exception as error:  # a template is a program and raises what it likes
-            raise ModelError(f"the chat template in {self.folder} cannot render a system and a user message: {error}") from error
+            raise ModelError(
+                f"the chat template in {self.folder} cannot render a system and a user message: {error}"
+            ) from error
 
     def encode(self, chat: Sequence[Message]) -> list[int]:
-        """Input token ids of a chat, generation prompt included."""
+        """Input token ids of a chat, generation prompt included.
+
+        ModelError if a message holds the text of one of this model's special tokens: the tokenizer would take it for the
+        token itself, and a stored record could close its own message and speak as somebody else.
+        """
+        for message in chat:
+            for special in self._special:
+                if special in message.content:
+                    at = message.content.index(special)
+                    raise ModelError(
+                        f"the {message.role} message holds {special!r}, a special token of the model in {self.folder}, near "
+                        f"{message.content[max(0, at - 60) : at + 60]!r}; write it differently in the source"
+                    )
         ids: list[int] = self._render(chat, thinking=self._thinking, tokenize=True)
         return ids
 

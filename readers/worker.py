@@ -8,6 +8,7 @@ import os
 import signal
 import sys
 import traceback
+from importlib.metadata import version
 from typing import BinaryIO
 
 import msgspec
@@ -19,32 +20,32 @@ from readers.guard import Forbidden, check, forbid
 from readers.records import Output
 
 
-class Start(Record, tag="start"):
+class Start(Record, frozen=True, tag="start"):
     """First message to the worker."""
 
     engine: EngineStart
     forbidden: Forbidden
 
 
-class Batch(Record, tag="batch"):
+class Batch(Record, frozen=True, tag="batch"):
     """Inputs to generate from."""
 
     inputs: tuple[tuple[int, ...], ...]
 
 
-class Ready(Record, tag="ready"):
+class Ready(Record, frozen=True, tag="ready"):
     """The worker's first answer."""
 
     environment: dict[str, str]
 
 
-class Done(Record, tag="done"):
+class Done(Record, frozen=True, tag="done"):
     """Outputs of one batch, in order."""
 
     outputs: tuple[Output, ...]
 
 
-class Failed(Record, tag="failed"):
+class Failed(Record, frozen=True, tag="failed"):
     """The worker's last words. `exit_code` is that of the error's class."""
 
     message: str
@@ -68,7 +69,7 @@ def serve(source: BinaryIO, sink: BinaryIO) -> None:
         forbid(start.forbidden)
         engine = find_engine(start.engine.settings.reader.engine)(start.engine)
         check()
-        send(Ready(environment=engine.environment()))
+        send(Ready(environment={**engine.environment(), "coldread": version("coldread")}))
         for line in source:
             batch = msgspec.json.decode(line, type=ToWorker)
             assert isinstance(batch, Batch)

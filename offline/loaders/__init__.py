@@ -55,7 +55,9 @@ def _check(loaded: Loaded) -> None:
     """What every loader must hold to, a third party's too."""
     for name, ids in (("history", [h.id for h in loaded.histories]), ("question", [q.id for q in loaded.questions])):
         if repeated := [i for i, n in Counter(ids).items() if n > 1]:
-            raise DataError(f"the {name} id {repeated[0]!r} is used {Counter(ids)[repeated[0]]} times; ids must be unique in a run")
+            raise DataError(
+                f"the {name} id {repeated[0]!r} is used {Counter(ids)[repeated[0]]} times; ids must be unique in a run"
+            )
     if not loaded.questions:
         raise DataError("the data has no questions")
     known = {history.id for history in loaded.histories}

@@ -53,12 +53,15 @@ def named_rows(source: RawSource, columns: tuple[str, ...]) -> Iterator[tuple[Ra
         hop_class: HopClass = "all"
         if match and match["hops"] in get_args(HopClass):
             hop_class = _hop_class(match["hops"])
-        yield row, RowNames(
-            row=name,
-            hop_class=hop_class,
-            length=match["length"] if match else None,
-            stem=f"{match['stem']}_{match['length']}" if match and match["length"] else name,
-            questions=tuple(i if i.startswith(f"{name}_") else f"{name}/{i}" for i in ids),
+        yield (
+            row,
+            RowNames(
+                row=name,
+                hop_class=hop_class,
+                length=match["length"] if match else None,
+                stem=f"{match['stem']}_{match['length']}" if match and match["length"] else name,
+                questions=tuple(i if i.startswith(f"{name}_") else f"{name}/{i}" for i in ids),
+            ),
         )
 
 
@@ -81,7 +84,9 @@ def parse_context(context: str, where: str) -> tuple[Statement, ...]:
         position = int(match[1])
         if statements and position <= statements[-1].position:
             word = "repeats" if position == statements[-1].position else "goes down from"
-            raise DataError(f"{where}, line {number}: position {position} {word} {statements[-1].position}; positions must go up")
+            raise DataError(
+                f"{where}, line {number}: position {position} {word} {statements[-1].position}; positions must go up"
+            )
         statements.append(Statement(position=position, text=match[2]))
     if not statements:
         raise DataError(f"{where}: the history has no statements")

@@ -64,9 +64,7 @@ def _statements(raw: list[Any], where: str) -> tuple[Statement, ...]:
         except TypeError as error:
             raise DataError(f"{where}: some times have a zone and some have none; give all or none") from error
         return tuple(Statement(position=rank, text=parsed[i].text, time=parsed[i].time) for rank, i in enumerate(order))
-    return tuple(
-        Statement(position=index if s.position is None else s.position, text=s.text) for index, s in enumerate(parsed)
-    )
+    return tuple(Statement(position=index if s.position is None else s.position, text=s.text) for index, s in enumerate(parsed))
 
 
 @LOADERS.register("plain")
@@ -83,8 +81,12 @@ def load_plain(data: PlainData, source: RawSource | None) -> Loaded:
             hop_class: HopClass = "all" if question.hops is None else "sh" if question.hops == 1 else "mh"
             questions.append(
                 Question(
-                    id=question_id(name, question.id), row=name, history=name, text=question.text,
-                    hop_class=hop_class, hops=question.hops,
-                )  # fmt: skip
+                    id=question_id(name, question.id),
+                    row=name,
+                    history=name,
+                    text=question.text,
+                    hop_class=hop_class,
+                    hops=question.hops,
+                )
             )
     return Loaded(tuple(histories), tuple(questions))

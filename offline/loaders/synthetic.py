@@ -51,8 +51,12 @@ _DENSITY = {"person": 0.28, "company": 0.09, "city": 0.07, "region": 0.02, "lang
 _ONSETS = ("b", "br", "d", "dr", "f", "g", "h", "k", "kl", "l", "m", "n", "p", "r", "s", "st", "t", "tr", "v", "z")
 _VOWELS = ("a", "e", "i", "o", "u", "ai", "ei", "ou")
 _CODAS = ("l", "n", "r", "s", "m", "rn", "lt", "ns")
-_SUFFIXES = {"company": (" Works", " Labs", " Foundry", " Group"), "city": ("burg", "ford", "stad"),
-             "region": ("land", "mark"), "language": ("ish", "ese")}  # fmt: skip
+_SUFFIXES = {
+    "company": (" Works", " Labs", " Foundry", " Group"),
+    "city": ("burg", "ford", "stad"),
+    "region": ("land", "mark"),
+    "language": ("ish", "ese"),
+}
 
 
 @dataclass(frozen=True)
@@ -157,7 +161,8 @@ def _plans(draw: _Draw, name: str, events: Sequence[Event], questions: int) -> t
     hops, failures = 1, 0
     while len(plans) < questions:
         start = draw.pick(subjects)
-        path, at, seen = [], start, {start}
+        path: list[tuple[str, str]] = []
+        at, seen = start, {start}
         while len(path) < hops and at in current:
             relation = draw.pick(list(current[at]))
             path.append((at, relation))
@@ -234,8 +239,12 @@ def load_synthetic(data: SyntheticData, source: RawSource | None) -> Loaded:
             hop_class: HopClass = "sh" if len(plan.relations) == 1 else "mh"
             questions.append(
                 Question(
-                    id=plan.question, row=world.name, history=world.name, text=question_text(plan),
-                    hop_class=hop_class, hops=len(plan.relations),
-                )  # fmt: skip
+                    id=plan.question,
+                    row=world.name,
+                    history=world.name,
+                    text=question_text(plan),
+                    hop_class=hop_class,
+                    hops=len(plan.relations),
+                )
             )
     return Loaded(tuple(histories), tuple(questions))

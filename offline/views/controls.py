@@ -33,9 +33,11 @@ def random_disjoint(memory: Memory, question: Question) -> Selection:
     size = {position: memory.measure(memory.line(position)) for position in (*candidates, *shown)}
     missing = sum(size[p] for p in shown) - sum(size[p] for p in drawn)
     while missing and drawn:
-        gap, out, into = min(
-            (abs(missing - size[into] + size[out]), o, i) for o, out in enumerate(drawn) for i, into in enumerate(pool)
-        ) if pool else (abs(missing), 0, 0)
+        gap, out, into = (
+            min((abs(missing - size[into] + size[out]), o, i) for o, out in enumerate(drawn) for i, into in enumerate(pool))
+            if pool
+            else (abs(missing), 0, 0)
+        )
         if gap >= abs(missing):
             break
         missing -= size[pool[into]] - size[drawn[out]]

@@ -12,7 +12,7 @@ from offline.registry import Registry
 from readers.records import Output, Settings
 
 
-class EngineStart(Record):
+class EngineStart(Record, frozen=True):
     """What an engine is given: the frozen settings and the folder of the model on this machine."""
 
     settings: Settings

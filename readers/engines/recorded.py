@@ -27,7 +27,7 @@ class RecordedEngine:
         name = options.get("reader", sealed[0] if len(sealed) == 1 else "")
         if name not in sealed:
             raise StateError(
-                f"{run.path} has the sealed readers {', '.join(sealed) or 'none'}; name one of them in options: {{reader: NAME}}"
+                f"{run.path} has the sealed readers {', '.join(sealed) or 'none'}; name one in options: {{reader: NAME}}"
             )
         seal = verify_reads(run, name)
         requests = read_requests(run.step_folder(f"reads/{name}/requests"))

@@ -30,20 +30,28 @@ class TransformersEngine:
         transformers.utils.logging.disable_progress_bar()
         try:
             model: Any = transformers.AutoModelForCausalLM.from_pretrained(
-                start.model_folder, dtype=getattr(torch, reader.dtype), attn_implementation=reader.attention,
-                local_files_only=True, trust_remote_code=False, use_safetensors=True,
-            )  # fmt: skip
+                start.model_folder,
+                dtype=getattr(torch, reader.dtype),
+                attn_implementation=reader.attention,
+                local_files_only=True,
+                trust_remote_code=False,
+                use_safetensors=True,
+            )
         except Exception as error:  # transformers raises whatever its readers raise
             raise ModelError(f"reader {reader.name!r}: the model cannot be loaded: {error}") from error
         self._model = model.to(self._device).eval()
         # What the model's generation_config.json says (penalties, sampling) must not reach a greedy reader.
         self._model.generation_config = transformers.GenerationConfig()
         self._generation = transformers.GenerationConfig(
-            do_sample=False, num_beams=1, max_new_tokens=reader.output_cap, eos_token_id=list(settings.stop_ids),
-            pad_token_id=settings.pad_id, use_cache=True,
-        )  # fmt: skip
+            do_sample=False,
+            num_beams=1,
+            max_new_tokens=reader.output_cap,
+            eos_token_id=list(settings.stop_ids),
+            pad_token_id=settings.pad_id,
+            use_cache=True,
+        )
         self._processors = transformers.LogitsProcessorList([_first_of_ties(torch)])
-        self._versions = {"torch": torch.__version__, "transformers": transformers.__version__}
+        self._versions = {"torch": str(torch.__version__), "transformers": str(transformers.__version__)}
 
     def environment(self) -> dict[str, str]:
         """Versions, device, dtype, attention and threads: what can change an output."""
@@ -70,9 +78,11 @@ class TransformersEngine:
             mask[row, longest - len(ids) :] = 1
         with torch.inference_mode():
             generated = self._model.generate(
-                input_ids=inputs.to(self._device), attention_mask=mask.to(self._device),
-                generation_config=self._generation, logits_processor=self._processors,
-            )  # fmt: skip
+                input_ids=inputs.to(self._device),
+                attention_mask=mask.to(self._device),
+                generation_config=self._generation,
+                logits_processor=self._processors,
+            )
         return [self._output(row) for row in generated[:, longest:].tolist()]
 
     def _output(self, ids: list[int]) -> Output:
