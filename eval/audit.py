@@ -79,4 +79,6 @@ def verify_run(run: RunFolder, tokenizers: Path | None = None) -> dict[str, Seal
         seals[name] = seal
     if run.has("scores"):
         verify_folder(run.step_folder("scores"))
+        if not any(opening.command == "score" for opening in ledger):
+            raise AlteredError(f"{run.step_folder('labels') / LEDGER}: scores are stored, but no opening by `score`")
     return seals

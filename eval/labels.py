@@ -18,7 +18,7 @@ from offline.experiment import FactConsolidationData, PlainData, ResolvedExperim
 from offline.loaders import kind_of
 from offline.loaders.factconsolidation import named_rows
 from offline.loaders.plain import question_id
-from offline.loaders.raw import RawSource, typed
+from offline.loaders.raw import RawSource
 from offline.loaders.synthetic import World, draw_world
 from offline.registry import Registry
 from offline.run_folder import RunFolder
@@ -38,25 +38,29 @@ LABELS: Registry[LabelSource] = Registry("label source", "coldread.labels")
 def factconsolidation_labels(data: FactConsolidationData, source: RawSource | None) -> Iterator[RawLabel]:
     """The `answers` column, one list of strings (or one string) for each question."""
     assert source is not None
-    for row, names in named_rows(source, ("answers",)):
-        answers = typed(row.values["answers"], list[Any], f"{row.where} ({names.row}), answers")
+    for row, names in named_rows(source, {"answers": list[str | list[str]]}):
+        answers: list[str | list[str]] = row.need("answers")
         if len(answers) != len(names.questions):
             raise DataError(f"{row.where} ({names.row}): {len(names.questions)} questions but {len(answers)} answers")
         for index, (question, answer) in enumerate(zip(names.questions, answers, strict=True)):
             where = f"{row.where} ({names.row}), answer {index}"
-            golds = typed([answer] if isinstance(answer, str) else answer, list[str], where)
-            yield question, golds, where
+            yield question, [answer] if isinstance(answer, str) else answer, where
+
+
+class PlainAnswers(msgspec.Struct):
+    """A question of the plain form with its answers."""
+
+    id: str
+    answers: list[str] = []
 
 
 @LABELS.register("plain")
 def plain_labels(data: PlainData, source: RawSource | None) -> Iterator[RawLabel]:
     """The `answers` field of each question."""
     assert source is not None
-    for row in source.rows(("history", "questions")):
-        for index, raw in enumerate(typed(row.values["questions"], list[dict[str, Any]], f"{row.where}, questions")):
-            where = f"{row.where}, question {index}"
-            golds = typed(raw.get("answers"), list[str] | None, f"{where}, answers")
-            yield question_id(row.values["history"], raw["id"]), golds or [], where
+    for row in source.rows({"history": str, "questions": list[PlainAnswers]}):
+        for index, question in enumerate(row.need("questions")):
+            yield question_id(row.need("history"), question.id), question.answers, f"{row.where}, question {index}"
 
 
 def simulate(world: World) -> dict[str, str]:

@@ -126,7 +126,7 @@ class RunFolder:
 
     @contextlib.contextmanager
     def lock(self) -> Iterator[None]:
-        """Hold the run for one process; StateError if another one has it. No lock file is left behind."""
+        """Hold the run for one process; StateError if another one has it. The lock is on the folder and leaves no file."""
         with storage(self.path):
             descriptor = os.open(self.path, os.O_RDONLY)
         try:
@@ -134,28 +134,45 @@ class RunFolder:
                 fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except OSError as error:
                 raise StateError(f"{self.path} is in use by another coldread process; wait for it to end") from error
+            self._clear_leftovers()
             yield
         finally:
             os.close(descriptor)
 
+    def _clear_leftovers(self) -> None:
+        """Under the lock, put away what a killed process left: its temporary files and half-made folders."""
+        if not (self.path / EXPERIMENT).is_file():
+            return
+        for folder in (self.path, self.path / "labels", self.path / "reads", *self.path.glob("reads/*")):
+            for path in folder.glob(".*") if folder.is_dir() else ():
+                place = path.with_name(path.name.removesuffix(".old")[1:])
+                if path.name.endswith(".old") and not place.exists():
+                    path.rename(place)
+                elif path.name.endswith(".old") or (path.name.endswith(".partial") and path.is_dir()):
+                    shutil.rmtree(path)
+                elif path.name.endswith(".partial"):
+                    path.unlink()
+
     def create(self, experiment: ResolvedExperiment) -> None:
         """Write experiment.yaml. A run that holds a sealed reader keeps its experiment: StateError for another one."""
-        content = _experiment_bytes(experiment)
         path = self.path / EXPERIMENT
-        if path.exists():
-            if read_bytes(path) == content:
-                return
-            self.experiment()
-            if sealed := self.sealed_readers():
-                raise StateError(
-                    f"{self.path} is sealed (reader {', '.join(sealed)}) and holds another configuration; a sealed run is "
-                    "never changed: choose another --out"
-                )
         with storage(self.path):
-            if self.path.is_dir() and not path.exists() and any(self.path.iterdir()):
+            strangers = [p for p in self.path.glob("*") if not p.name.startswith(f".{EXPERIMENT}.")]
+            if strangers and not path.exists():
                 raise StateError(f"{self.path} is not empty and not a run; choose another --out")
             self.path.mkdir(parents=True, exist_ok=True)
-        write_bytes(path, [content])
+        with self.lock():
+            content = _experiment_bytes(experiment)
+            if path.exists():
+                if read_bytes(path) == content:
+                    return
+                self.experiment()
+                if sealed := self.sealed_readers():
+                    raise StateError(
+                        f"{self.path} is sealed (reader {', '.join(sealed)}) and holds another configuration; a sealed run "
+                        "is never changed: choose another --out"
+                    )
+            write_bytes(path, [content])
 
     def experiment(self) -> ResolvedExperiment:
         """The run's resolved experiment; AlteredError if the file is not exactly what was written."""
@@ -208,8 +225,6 @@ class RunFolder:
         partial, old = (folder.parent / f".{folder.name}.{word}" for word in ("partial", "old"))
         with storage(folder):
             folder.parent.mkdir(parents=True, exist_ok=True)
-            for leftover in (partial, old):
-                shutil.rmtree(leftover, ignore_errors=True)
         if folder.exists():
             if verify_folder(folder, beside=keep).inputs == dict(inputs):
                 return False

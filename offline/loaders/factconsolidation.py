@@ -6,13 +6,15 @@ The single- and the multi-hop row of one length share one context, hence one his
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, Literal, get_args
+from typing import Literal, get_args
+
+import msgspec
 
 from offline.canonical import digest
 from offline.errors import DataError
 from offline.experiment import FactConsolidationData
 from offline.loaders import LOADERS, Loaded
-from offline.loaders.raw import RawRow, RawSource, typed
+from offline.loaders.raw import Columns, RawRow, RawSource
 from offline.records import History, HopClass, Question, Statement
 
 # The serial, a dot and one space; the text may hold ". " itself, so nothing but the line's start is looked at.
@@ -31,21 +33,28 @@ class RowNames:
     questions: tuple[str, ...]
 
 
-def named_rows(source: RawSource, columns: tuple[str, ...]) -> Iterator[tuple[RawRow, RowNames]]:
+class Metadata(msgspec.Struct):
+    """What a row's metadata says of names; the other fields are skipped."""
+
+    source: str | None = None
+    qa_pair_ids: list[str] | None = None
+
+
+def named_rows(source: RawSource, columns: Columns) -> Iterator[tuple[RawRow, RowNames]]:
     """The rows with their names and question ids: the same ones whichever columns are read.
 
     A source name that occurs twice gets its row number added, and every question id starts with its row's name, so that
     no two rows can collide.
     """
     seen: set[str] = set()
-    for number, row in enumerate(source.rows((*columns, "questions", "metadata"))):
-        metadata: dict[str, Any] = typed(row.values["metadata"], dict[str, Any] | None, f"{row.where}, metadata") or {}
-        questions: list[str] = typed(row.values["questions"], list[str], f"{row.where}, questions")
-        name: str = typed(metadata.get("source"), str | None, f"{row.where}, metadata.source") or f"row{number}"
+    for number, row in enumerate(source.rows({**columns, "questions": list[str], "metadata": Metadata})):
+        metadata: Metadata = row.values["metadata"] or Metadata()
+        questions: list[str] = row.need("questions")
+        name = metadata.source or f"row{number}"
         if name in seen:
             name = f"{name}@{number}"
         seen.add(name)
-        ids = typed(metadata.get("qa_pair_ids"), list[str] | None, f"{row.where}, metadata.qa_pair_ids")
+        ids = metadata.qa_pair_ids
         ids = ids or [f"no{index}" for index in range(len(questions))]
         if len(ids) != len(questions):
             raise DataError(f"{row.where} ({name}): {len(questions)} questions but {len(ids)} qa_pair_ids")
@@ -100,9 +109,9 @@ def load_factconsolidation(data: FactConsolidationData, source: RawSource | None
     histories: dict[str, History] = {}
     by_context: dict[str, str] = {}
     questions: list[Question] = []
-    for row, names in named_rows(source, ("context",)):
+    for row, names in named_rows(source, {"context": str}):
         where = f"{row.where} ({names.row})"
-        context: str = typed(row.values["context"], str, f"{where}, context")
+        context: str = row.need("context")
         key = digest(context.encode("utf-8", "surrogatepass"))
         if key not in by_context:
             statements = parse_context(context, where)

@@ -6,15 +6,15 @@ A statement is a string, or an object with `text` and either `position` (an inte
 order, ties keep the file's order, and the position is the rank. A question's `answers` are read by eval/ alone.
 """
 
+from collections.abc import Sequence
 from datetime import datetime
-from typing import Any
 
 import msgspec
 
 from offline.errors import DataError
 from offline.experiment import PlainData
 from offline.loaders import LOADERS, Loaded
-from offline.loaders.raw import RawSource, typed
+from offline.loaders.raw import RawSource
 from offline.records import History, HopClass, Question, Statement
 
 
@@ -46,11 +46,11 @@ def _time(text: str, where: str) -> datetime:
         raise DataError(f"{where}: time {text!r} is not ISO 8601 (2026-01-31 or 2026-01-31T12:00:00+00:00)") from error
 
 
-def _statements(raw: list[Any], where: str) -> tuple[Statement, ...]:
+def _statements(raw: Sequence[str | PlainStatement], where: str) -> tuple[Statement, ...]:
     parsed: list[PlainStatement] = []
     for index, item in enumerate(raw):
         place = f"{where}, statement {index}"
-        statement = PlainStatement(text=item) if isinstance(item, str) else typed(item, PlainStatement, place)
+        statement = PlainStatement(text=item) if isinstance(item, str) else item
         if not statement.text.strip():
             raise DataError(f"{place}: the text is empty")
         parsed.append(statement)
@@ -72,12 +72,12 @@ def load_plain(data: PlainData, source: RawSource | None) -> Loaded:
     """Histories and questions of the plain form; DataError names line and statement."""
     assert source is not None
     histories, questions = [], []
-    for row in source.rows(("history", "statements", "questions")):
-        name: str = typed(row.values["history"], str, f"{row.where}, history")
-        statements = _statements(typed(row.values["statements"], list[Any], f"{row.where}, statements"), row.where)
+    columns = {"history": str, "statements": list[str | PlainStatement], "questions": list[PlainQuestion]}
+    for row in source.rows(columns):
+        name: str = row.need("history")
+        statements = _statements(row.need("statements"), row.where)
         histories.append(History(id=name, length=str(len(statements)), statements=statements))
-        for index, raw in enumerate(typed(row.values["questions"], list[Any], f"{row.where}, questions")):
-            question = typed(raw, PlainQuestion, f"{row.where}, question {index}")
+        for question in row.need("questions"):
             hop_class: HopClass = "all" if question.hops is None else "sh" if question.hops == 1 else "mh"
             questions.append(
                 Question(

@@ -1,11 +1,12 @@
 """Raw rows from a JSON, JSONL or Parquet file or from the hub, one column selection at a time.
 
-A caller names the columns it may see; the others are skipped by the decoder and never become Python values. That is how
-offline/ stays unable to see an answer while eval/ reads the answers of the same rows.
+A caller names the columns it may see and their types; what the types do not name is skipped by the JSON decoder (a column
+file is not even read) and never becomes a Python value. That is how offline/ stays unable to see an answer while eval/
+reads the answers of the same rows.
 """
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,15 +16,25 @@ import msgspec
 from offline.canonical import file_digest, read_bytes
 from offline.errors import ConfigurationError, DataError, StorageError
 
+# Column names and the types that their values must have.
+Columns = Mapping[str, Any]
+
 COMMIT = re.compile(r"[0-9a-f]{40}")
 
 
 @dataclass(frozen=True)
 class RawRow:
-    """One raw row: `where` names it for errors, `values` holds the selected columns (absent ones are None)."""
+    """One raw row: `where` names it for errors, `values` holds the selected columns."""
 
     where: str
     values: dict[str, Any]
+
+    def need(self, column: str) -> Any:
+        """A column's value; DataError if the row lacks it."""
+        value = self.values[column]
+        if value is None:
+            raise DataError(f"{self.where}: the column {column!r} is missing")
+        return value
 
 
 @dataclass(frozen=True)
@@ -41,8 +52,8 @@ class RawSource:
             return {"repository": self.repository, "revision": self.revision, "split": self.split}
         return {"file": self.path.name, "sha256": file_digest(self.path), "size": str(self.path.stat().st_size)}
 
-    def rows(self, columns: Sequence[str]) -> Iterator[RawRow]:
-        """The rows in source order with these columns; DataError names the file and row that cannot be read."""
+    def rows(self, columns: Columns) -> Iterator[RawRow]:
+        """The rows in source order with these columns (None where absent); DataError names the row that does not fit."""
         if self.path is None:
             return self._hub_rows(columns)
         suffix = self.path.suffix.lower()
@@ -54,7 +65,7 @@ class RawSource:
             return self._json_rows(columns)
         raise DataError(f"{self.path}: unknown file type {suffix!r}; give a .json, .jsonl or .parquet file")
 
-    def _json_rows(self, columns: Sequence[str]) -> Iterator[RawRow]:
+    def _json_rows(self, columns: Columns) -> Iterator[RawRow]:
         assert self.path is not None
         data = read_bytes(self.path)
         try:
@@ -63,16 +74,16 @@ class RawSource:
             raise DataError(f"{self.path}: not a JSON list of rows: {error}") from error
         for number, row in enumerate(rows):
             where = f"{self.path}, row {number}"
-            yield RawRow(where, _select(bytes(row), columns, where))
+            yield _select(bytes(row), columns, where)
 
-    def _json_lines(self, columns: Sequence[str]) -> Iterator[RawRow]:
+    def _json_lines(self, columns: Columns) -> Iterator[RawRow]:
         assert self.path is not None
         for number, line in enumerate(read_bytes(self.path).split(b"\n"), 1):
             if line.strip():
                 where = f"{self.path}, line {number}"
-                yield RawRow(where, _select(line, columns, where))
+                yield _select(line, columns, where)
 
-    def _parquet_rows(self, columns: Sequence[str]) -> Iterator[RawRow]:
+    def _parquet_rows(self, columns: Columns) -> Iterator[RawRow]:
         assert self.path is not None
         parquet = _need("pyarrow.parquet", "Parquet files")
         try:
@@ -83,9 +94,9 @@ class RawSource:
         except ValueError as error:  # pyarrow's own errors derive from it
             raise DataError(f"{self.path}: not a Parquet file that can be read: {error}") from error
         for number, row in enumerate(rows):
-            yield RawRow(f"{self.path}, row {number}", {name: row.get(name) for name in columns})
+            yield _convert(row, columns, f"{self.path}, row {number}")
 
-    def _hub_rows(self, columns: Sequence[str]) -> Iterator[RawRow]:
+    def _hub_rows(self, columns: Columns) -> Iterator[RawRow]:
         if not COMMIT.fullmatch(self.revision):
             raise ConfigurationError(
                 f"data revision {self.revision!r} of {self.repository} is not a 40-digit commit; branches and tags move"
@@ -100,19 +111,26 @@ class RawSource:
             ) from error
         rows = rows.select_columns([name for name in columns if name in rows.column_names])
         for number, row in enumerate(rows):
-            yield RawRow(f"{self.repository}, row {number}", {name: row.get(name) for name in columns})
+            yield _convert(row, columns, f"{self.repository}, row {number}")
 
 
-def _select(data: bytes, columns: Sequence[str], where: str) -> dict[str, Any]:
-    row_type = msgspec.defstruct("Row", [(name, Any, None) for name in columns])
+def _row_type(columns: Columns) -> type[msgspec.Struct]:
+    return msgspec.defstruct("Row", [(name, kind | None, None) for name, kind in columns.items()])
+
+
+def _select(data: bytes, columns: Columns, where: str) -> RawRow:
     try:
-        row = msgspec.json.decode(data, type=row_type)
+        row = msgspec.json.decode(data, type=_row_type(columns))
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        surrogate = b"\\ud" in data.lower()
-        raise DataError(
-            f"{where}: {error}" + ("; a \\ud… escape without its pair (a lone surrogate) is no character" if surrogate else "")
-        ) from error
-    return msgspec.structs.asdict(row)
+        surrogate = b"\\ud" in data.lower() and not isinstance(error, msgspec.ValidationError)
+        hint = "; a \\ud… escape without its pair (a lone surrogate) is no character" if surrogate else ""
+        raise DataError(f"{where}: {error}{hint}") from error
+    return RawRow(where, {name: getattr(row, name) for name in columns})
+
+
+def _convert(row: Mapping[str, Any], columns: Columns, where: str) -> RawRow:
+    values = typed({name: row.get(name) for name in columns}, _row_type(columns), where)
+    return RawRow(where, {name: getattr(values, name) for name in columns})
 
 
 def _need(module: str, what: str) -> Any:
