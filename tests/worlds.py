@@ -1,0 +1,124 @@
+"""Small hand-made worlds that several tests share: a tiny grammar, histories, memories, one question's evidence.
+
+Nothing here computes an expected value; tests write those beside their own cases.
+"""
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+import msgspec
+
+from extract.frontends import extract
+from offline.experiment import (
+    REGIMES,
+    Frontend,
+    GrammarForms,
+    PlainData,
+    Prompt,
+    ReaderPlan,
+    ResolvedExperiment,
+    ViewSettings,
+)
+from offline.freeze import freeze
+from offline.memory import Memory
+from offline.records import Evidence, Extraction, History, Packet, Question, Statement
+
+# Eight characters, so that a budget can be counted by hand.
+HEADING = "Records:"
+
+GRAMMAR = GrammarForms(
+    name="tiny",
+    relations={
+        "capital": ("The capital of {subject} is {object}.",),
+        "next": ("{subject} leads to {object}.",),
+        "spouse": ("{subject} is married to {object}.",),
+    },
+    no_fact=("{any} had lunch with {any}.",),
+    unresolved=("Perhaps {any} moved to {any}.",),
+)
+
+PROMPT = Prompt(
+    name="tiny",
+    system="Answer from the records.",
+    user="{evidence}\n\nQuestion: {question}",
+    heading=HEADING,
+    no_evidence="No records.",
+)
+
+
+def history(*statements: str | tuple[int, str], name: str = "world") -> History:
+    """A history of these texts at positions 0, 1, 2, …, or at given ones where a pair (position, text) is passed."""
+    given = [(index, item) if isinstance(item, str) else item for index, item in enumerate(statements)]
+    return History(
+        id=name,
+        length=str(len(given)),
+        statements=tuple(Statement(position=position, text=text) for position, text in given),
+    )
+
+
+def question(text: str, name: str = "q", of: str = "world") -> Question:
+    """A question about the history called `of`."""
+    return Question(id=name, row=of, history=of, text=text)
+
+
+def settings(regime: str = "shared", **changes: object) -> ViewSettings:
+    """The view settings of a regime with some of them changed."""
+    return msgspec.structs.replace(REGIMES[regime], **changes)
+
+
+def experiment(
+    views: Sequence[str] = ("cmc",),
+    grammar: GrammarForms = GRAMMAR,
+    view_settings: ViewSettings | None = None,
+    readers: Sequence[ReaderPlan] = (),
+    name: str = "tiny",
+) -> ResolvedExperiment:
+    """A resolved experiment over plain data with this grammar."""
+    return ResolvedExperiment(
+        name=name,
+        data=PlainData(),
+        limit=None,
+        frontend=Frontend(kind="grammar", grammar=grammar.name),
+        grammar=grammar,
+        views=tuple(views),
+        settings=view_settings or ViewSettings(),
+        prompt=PROMPT,
+        readers=tuple(readers),
+    )
+
+
+def extraction(*histories: History, grammar: GrammarForms = GRAMMAR) -> Extraction:
+    """What the grammar frontend makes of these histories."""
+    return extract(histories, experiment(grammar=grammar))
+
+
+def memory(
+    statements: Sequence[str | tuple[int, str]], regime: str = "shared", grammar: GrammarForms = GRAMMAR, **changes: object
+) -> Memory:
+    """The compiled memory of these statements; `changes` are view settings."""
+    world = history(*statements)
+    return Memory(world, extraction(world, grammar=grammar), settings(regime, **changes), HEADING)
+
+
+def show(
+    statements: Sequence[str | tuple[int, str]],
+    text: str,
+    view: str = "cmc",
+    regime: str = "shared",
+    grammar: GrammarForms = GRAMMAR,
+    **changes: object,
+) -> tuple[Packet, Evidence]:
+    """What one view freezes for one question over these statements."""
+    world = history(*statements)
+    frozen = freeze([world], [question(text)], extraction(world, grammar=grammar), settings(regime, **changes), PROMPT, [view])
+    (packet,) = frozen.packets[view]
+    return packet, {evidence.digest: evidence for evidence in frozen.evidence}[packet.evidence]
+
+
+def real_file(name: str) -> Path:
+    """A file of the folder that COLDREAD_DATA names; FileNotFoundError if it is not there."""
+    path = Path(os.environ["COLDREAD_DATA"]) / name
+    if not path.is_file():
+        raise FileNotFoundError(f"COLDREAD_DATA is set, but {path} is missing")
+    return path
