@@ -276,11 +276,15 @@ def configs_folder() -> Path:
     return installed if installed.is_dir() else top / "configs"
 
 
-def find_config(folder: str, name: str) -> Path:
-    """The file of a configuration given as a path or as the name of a shipped one; ConfigurationError if there is none."""
+def find_config(folder: str, name: str, beside: Path = Path()) -> Path:
+    """The file of a configuration given as a path or as the name of a shipped one; ConfigurationError if there is none.
+
+    A relative path is looked for from the working folder, then from `beside`, the folder of the file that names it.
+    """
     given = Path(name)
-    if given.suffix in {".yaml", ".yml"} and given.is_file():
-        return given
+    for path in (given, beside / given):
+        if given.suffix in {".yaml", ".yml"} and path.is_file():
+            return path
     shipped = configs_folder() / folder / f"{given.stem if given.suffix in {'.yaml', '.yml'} else name}.yaml"
     if shipped.is_file() and "/" not in name.removeprefix(f"configs/{folder}/"):
         return shipped
@@ -294,7 +298,7 @@ def _check(condition: bool, message: str) -> None:
 
 
 def _plan(use: ReaderUse, experiment: Experiment, where: str) -> ReaderPlan:
-    reader = use.use if isinstance(use.use, Reader) else load_yaml(find_config("readers", use.use), Reader)
+    reader = use.use if isinstance(use.use, Reader) else load_yaml(find_config("readers", use.use, Path(where).parent), Reader)
     reader = msgspec.structs.replace(
         reader,
         output_cap=use.output_cap
@@ -320,7 +324,10 @@ def _is_file_name(name: str) -> bool:
 
 
 def resolve(experiment: Experiment, limit: int | None, where: str) -> ResolvedExperiment:
-    """The experiment with its grammar, prompt and readers filled in; ConfigurationError for what cannot be."""
+    """The experiment with its grammar, prompt and readers filled in; ConfigurationError for what cannot be.
+
+    `where` is the experiment's file: it names the place in errors, and files that it names may lie beside it.
+    """
     settings = msgspec.structs.replace(
         REGIMES[experiment.regime],
         **{key: value for key, value in msgspec.structs.asdict(experiment.settings).items() if value is not None},
@@ -345,8 +352,8 @@ def resolve(experiment: Experiment, limit: int | None, where: str) -> ResolvedEx
             experiment.frontend.grammar is not None,
             f"{where}: the grammar frontend needs `grammar`, a name in configs/grammars",
         )
-        grammar = load_yaml(find_config("grammars", str(experiment.frontend.grammar)), GrammarForms)
-    prompt = load_yaml(find_config("prompts", experiment.prompt), Prompt)
+        grammar = load_yaml(find_config("grammars", str(experiment.frontend.grammar), Path(where).parent), GrammarForms)
+    prompt = load_yaml(find_config("prompts", experiment.prompt, Path(where).parent), Prompt)
     _check(
         "{evidence}" in prompt.user and "{question}" in prompt.user,
         f"{where}: prompt {prompt.name!r}: `user` must hold {{evidence}} and {{question}}",
@@ -358,11 +365,14 @@ def resolve(experiment: Experiment, limit: int | None, where: str) -> ResolvedEx
     data = (
         experiment.data if isinstance(experiment.data, SyntheticData) else msgspec.structs.replace(experiment.data, path=None)
     )
+    frontend = experiment.frontend
+    if grammar is not None:
+        frontend = msgspec.structs.replace(frontend, grammar=grammar.name)
     return ResolvedExperiment(
         name=experiment.name,
         data=data,
         limit=limit,
-        frontend=experiment.frontend,
+        frontend=frontend,
         grammar=grammar,
         views=experiment.views,
         settings=settings,

@@ -34,7 +34,7 @@ def freeze(
     for history in histories:
         mine = [question for question in questions if question.history == history.id]
         memory = Memory(history, extraction, settings, prompt.heading, measure)
-        for packet, evidence in _packets(memory, mine, found, prompt):
+        for packet, evidence in freeze_memory(memory, mine, found, prompt):
             frozen[packet.view, packet.question] = (packet, evidence)
     ordered = {view: [frozen[view, question.id] for question in questions] for view in views}
     texts = {evidence.digest: evidence for pairs in ordered.values() for _, evidence in pairs}
@@ -42,9 +42,10 @@ def freeze(
     return Frozen(packets, tuple(texts.values()))
 
 
-def _packets(
+def freeze_memory(
     memory: Memory, questions: Sequence[Question], views: Sequence[tuple[str, View]], prompt: Prompt
 ) -> Iterator[tuple[Packet, Evidence]]:
+    """The packets of questions about one compiled history, question by question, and what each of them shows."""
     history_digest, prompt_hash = digest_of(memory.history), prompt_digest(prompt)
     stored: dict[int, Evidence] = {}
     for question in questions:

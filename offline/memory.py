@@ -83,14 +83,17 @@ class Memory:
         """Current edges, newest first; edges of one record in key order."""
         return sorted(self.graph.current.values(), key=lambda edge: (-edge.position, edge.key))
 
+    def fact_documents(self) -> list[str]:
+        """What BM25 indexes of each of `facts`: the statement's text, subject, object, the relation's words."""
+        texts = {statement.position: statement.text for statement in self.history.statements}
+        return [f"{texts[e.position]} {e.surface} {e.value} {self._relation_words[e.relation]}" for e in self.facts]
+
     @cached_property
     def _bm25(self) -> BM25:
-        texts = {statement.position: statement.text for statement in self.history.statements}
-        documents = [f"{texts[e.position]} {e.surface} {e.value} {self._relation_words[e.relation]}" for e in self.facts]
-        return BM25(documents, TOKENIZERS[self.settings.tokenizer])
+        return BM25(self.fact_documents(), TOKENIZERS[self.settings.tokenizer])
 
     def rank_facts(self, question: str) -> list[Edge]:
-        """The k current facts that BM25 ranks first (document: text, subject, object, the relation's words)."""
+        """The k current facts that BM25 ranks first."""
         if self._ranking[0] != question:
             self._ranking = (question, [self.facts[i] for i in self._bm25.rank(question, self.settings.k)])
         return self._ranking[1]

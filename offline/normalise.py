@@ -7,10 +7,21 @@ import re
 import unicodedata
 from functools import lru_cache
 
-# 's or ’s at the end of a word. NFKC leaves both apostrophes as they are.
-_POSSESSIVE = re.compile(r"(?<=\w)['’]s(?!\w)")
+# 's or ’s, at the end of a word if `_in_word` says so. NFKC leaves both apostrophes as they are.
+_POSSESSIVE = re.compile(r"['’]s")
 # Everything that is neither letter nor digit; the underscore is neither, though \w holds it.
 _SEPARATORS = re.compile(r"(?:[^\w]|_)+")
+
+
+def _in_word(character: str) -> bool:
+    """Whether a character (or none) is part of a word: `\\w`, or a mark on a letter, which `\\w` does not hold."""
+    return bool(character) and (character.isalnum() or character == "_" or unicodedata.category(character).startswith("M"))
+
+
+def _drop_possessive(match: re.Match[str]) -> str:
+    text, start, end = match.string, match.start(), match.end()
+    ends_a_word = start > 0 and _in_word(text[start - 1]) and not _in_word(text[end : end + 1])
+    return "" if ends_a_word else match[0]
 
 
 def _fold(text: str) -> str:
@@ -24,7 +35,7 @@ def entity_key(text: str) -> str:
     Casefolding can leave NFKC form (ΐ and friends), so it is followed by a second NFKC; letters keep their accents.
     A combining mark that NFKC cannot compose is kept: it is part of a letter as written.
     """
-    folded = _POSSESSIVE.sub("", unicodedata.normalize("NFKC", _fold(text)))
+    folded = _POSSESSIVE.sub(_drop_possessive, unicodedata.normalize("NFKC", _fold(text)))
     if folded.isascii():
         return _SEPARATORS.sub(" ", folded).strip()
     kept = [c if c.isalnum() or unicodedata.category(c).startswith("M") else " " for c in folded]

@@ -1,10 +1,14 @@
 """Fixtures that several test files share."""
 
 import os
+import resource
+import subprocess
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from worlds import HEADING, experiment, real_file
 
 from extract.frontends import extract
 from offline.experiment import FactConsolidationData, GrammarForms, ViewSettings, find_config, load_yaml
@@ -12,7 +16,6 @@ from offline.loaders import load
 from offline.loaders.raw import RawSource
 from offline.memory import Memory
 from offline.records import Extraction, History, Question
-from worlds import HEADING, experiment, real_file
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -52,3 +55,40 @@ def real_world(real_data: Path) -> RealWorld:
     extraction = extract(loaded.histories, experiment(grammar=grammar))
     memories = {h.id: Memory(h, extraction, ViewSettings(), HEADING) for h in loaded.histories}
     return RealWorld(loaded.histories, loaded.questions, extraction, memories)
+
+
+def _mount(folder: Path, options: str) -> bool:
+    """Whether a small in-memory file system could be mounted at `folder`."""
+    command = ["mount", "-t", "tmpfs", "-o", options, "tmpfs", str(folder)]
+    return os.geteuid() == 0 and subprocess.run(command, check=False, capture_output=True).returncode == 0
+
+
+@pytest.fixture
+def full_disk(tmp_path: Path) -> Iterator[Path]:
+    """A folder in which no file can grow beyond 64 KiB: a tiny file system, else the process's own file size limit."""
+    folder = tmp_path / "full"
+    folder.mkdir()
+    if _mount(folder, "size=64k"):
+        yield folder
+        subprocess.run(["umount", "-l", str(folder)], check=True)
+        return
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (64 << 10, hard))
+    yield folder
+    resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+
+@pytest.fixture
+def read_only_folder(tmp_path: Path) -> Iterator[Path]:
+    """A folder in which nobody can make a file: a read-only mount, else one without the permission, else /proc for root."""
+    folder = tmp_path / "read-only"
+    folder.mkdir()
+    if _mount(folder, "ro"):
+        yield folder
+        subprocess.run(["umount", "-l", str(folder)], check=True)
+    elif os.geteuid() != 0:
+        folder.chmod(0o555)
+        yield folder
+        folder.chmod(0o755)
+    else:
+        yield Path("/proc")

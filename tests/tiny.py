@@ -1,0 +1,130 @@
+"""Tiny real parts: a byte-level tokenizer, a randomly initialised Llama, and runs that they read in a second or two."""
+
+import json
+from pathlib import Path
+
+import yaml
+
+TEMPLATE = (
+    "{{ bos_token }}{% for message in messages %}<|{{ message['role'] }}|>{{ message['content'] }}<|end|>{% endfor %}"
+    "{% if add_generation_prompt %}<|assistant|>{% endif %}"
+)
+SWITCHED_TEMPLATE = TEMPLATE + "{% if not enable_thinking %}<think></think>{% endif %}"
+STUCK_TEMPLATE = TEMPLATE + "<think>"
+SPECIALS = ["<s>", "<|end|>", "<|system|>", "<|user|>", "<|assistant|>", "<pad>"]
+
+
+def make_tokenizer(folder: Path, *, template: str = TEMPLATE) -> None:
+    """Every byte is a token; a BOS that the tokenizer also adds by itself, as Llama's does."""
+    from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors
+    from transformers import PreTrainedTokenizerFast
+
+    alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
+    vocabulary = {token: index for index, token in enumerate([*SPECIALS, *alphabet])}
+    tokenizer = Tokenizer(models.BPE(vocab=vocabulary, merges=[]))
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
+    tokenizer.decoder = decoders.ByteLevel()
+    tokenizer.post_processor = processors.TemplateProcessing(single="<s> $A", special_tokens=[("<s>", 0)])
+    tokenizer.add_special_tokens(SPECIALS)
+    fast = PreTrainedTokenizerFast(tokenizer_object=tokenizer, bos_token="<s>", eos_token="<|end|>", pad_token="<pad>")
+    fast.chat_template = template
+    fast.save_pretrained(folder)
+
+
+def make_model(
+    folder: Path, *, template: str = TEMPLATE, window: int = 4096, generation: dict[str, object] | None = None
+) -> Path:
+    """A model folder of 60,000 random weights. `generation` becomes its generation_config.json."""
+    import torch
+    from transformers import LlamaConfig, LlamaForCausalLM
+
+    folder.mkdir(parents=True, exist_ok=True)
+    make_tokenizer(folder, template=template)
+    torch.manual_seed(3)
+    config = LlamaConfig(
+        vocab_size=len(SPECIALS) + 256,
+        hidden_size=32,
+        intermediate_size=64,
+        num_hidden_layers=2,
+        num_attention_heads=4,
+        num_key_value_heads=2,
+        max_position_embeddings=window,
+        bos_token_id=0,
+        eos_token_id=1,
+        pad_token_id=5,
+        initializer_range=0.4,
+        tie_word_embeddings=False,
+    )
+    model = LlamaForCausalLM(config)
+    model.generation_config.pad_token_id = None
+    model.save_pretrained(folder)
+    (folder / "generation_config.json").unlink(missing_ok=True)
+    if generation is not None:
+        (folder / "generation_config.json").write_text(json.dumps(generation))
+    return folder
+
+
+GRAMMAR = """\
+name: homes
+relations:
+  home: ["{subject} lives in {object}."]
+  river: ["{subject} lies on the river {object}."]
+"""
+
+# Ada moves, so her river changes; both histories have a question "0".
+ROWS = [
+    {
+        "history": "ada",
+        "statements": [
+            "Ada lives in Rome.",
+            "Rome lies on the river Tiber.",
+            "Paris lies on the river Seine.",
+            "Bob lives in Rome.",
+            "Ada lives in Paris.",
+        ],
+        "questions": [
+            {"id": "0", "text": "Where does Ada live?", "hops": 1, "answers": ["Paris"]},
+            {"id": "1", "text": "On which river is the home of Ada?", "hops": 2, "answers": ["Seine", "La Seine"]},
+            {"id": "2", "text": "Where does Bob live?", "hops": 1, "answers": ["Rome"]},
+        ],
+    },
+    {
+        "history": "carl",
+        "statements": ["Carl lives in Oslo.", "Carl lives in Bergen.", "It is late."],
+        "questions": [
+            {"id": "0", "text": "Where does Carl live?", "hops": 1, "answers": ["Bergen"]},
+            {"id": "1", "text": "Who is nobody here?", "hops": 1, "answers": ["No one at all"]},
+        ],
+    },
+]
+VIEWS = ["cmc", "stale_closure", "raw_history", "closed_book"]
+
+
+def write_rows(folder: Path, rows: list[dict[str, object]] | None = None) -> Path:
+    """The plain rows as a file."""
+    path = folder / "rows.jsonl"
+    path.write_text("".join(json.dumps(row) + "\n" for row in (ROWS if rows is None else rows)))
+    return path
+
+
+def write_experiment(folder: Path, model: Path, **changes: object) -> Path:
+    """An experiment over the plain rows with one tiny reader; `changes` replace top-level keys."""
+    (folder / "homes.yaml").write_text(GRAMMAR)
+    reader = {
+        "name": "tiny",
+        "engine": "transformers",
+        "model": {"folder": str(model)},
+        "batch_size": 2,
+        "output_cap": 12,
+    }
+    experiment = {
+        "name": "homes",
+        "data": {"kind": "plain"},
+        "frontend": {"kind": "grammar", "grammar": str(folder / "homes.yaml")},
+        "views": VIEWS,
+        "readers": [{"use": reader}],
+        **changes,
+    }
+    path = folder / "experiment.yaml"
+    path.write_text(yaml.safe_dump(experiment, sort_keys=False))
+    return path
