@@ -11,8 +11,8 @@ from typing import Any, Literal, TypeVar
 import msgspec
 import yaml
 
-from offline.canonical import Record, digest_of
-from offline.errors import ConfigurationError
+from offline.canonical import Record, digest_of, encode
+from offline.errors import ConfigurationError, DataError
 
 T = TypeVar("T")
 
@@ -214,9 +214,9 @@ class _UniqueKeys(yaml.SafeLoader):
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
         seen = set()
         for key_node, _ in node.value:
-            key = self.construct_object(key_node, deep=True)
-            if isinstance(key, (dict, list)) or key == "<<":
+            if not isinstance(key_node, yaml.ScalarNode) or key_node.tag == "tag:yaml.org,2002:merge":
                 raise yaml.constructor.ConstructorError(None, None, "only plain keys are allowed", key_node.start_mark)
+            key = self.construct_object(key_node, deep=True)
             if key in seen:
                 raise yaml.constructor.ConstructorError(None, None, f"the key {key!r} is given twice", key_node.start_mark)
             seen.add(key)
@@ -232,10 +232,16 @@ def parse_yaml(text: str, kind: type[T], where: str) -> T:
         mark = getattr(error, "problem_mark", None)
         place = f", line {mark.line + 1}" if mark else ""
         raise ConfigurationError(f"{where}{place}: {problem}") from error
+    except (ValueError, RecursionError) as error:  # a date that is none, a list nested too deeply
+        raise ConfigurationError(f"{where}: {error}") from error
     try:
-        return msgspec.convert(raw, kind)
+        value = msgspec.convert(raw, kind)
+        encode(value)  # everything that is configured must have canonical bytes
     except msgspec.ValidationError as error:
         raise ConfigurationError(f"{where}: {error}{_hint(str(error), kind)}") from error
+    except (DataError, RecursionError) as error:
+        raise ConfigurationError(f"{where}: {error}") from error
+    return value
 
 
 def _hint(message: str, kind: type[Any]) -> str:
@@ -299,11 +305,11 @@ def _check(condition: bool, message: str) -> None:
 
 def _plan(use: ReaderUse, experiment: Experiment, where: str) -> ReaderPlan:
     reader = use.use if isinstance(use.use, Reader) else load_yaml(find_config("readers", use.use, Path(where).parent), Reader)
+    output_cap = REGIME_OUTPUT_CAPS["grid"] if experiment.regime == "grid" else reader.output_cap
     reader = msgspec.structs.replace(
         reader,
-        output_cap=use.output_cap
-        or (REGIME_OUTPUT_CAPS[experiment.regime] if experiment.regime == "grid" else reader.output_cap),
-        batch_size=use.batch_size or reader.batch_size,
+        output_cap=output_cap if use.output_cap is None else use.output_cap,
+        batch_size=reader.batch_size if use.batch_size is None else use.batch_size,
     )
     views = use.views or experiment.views
     _check(
@@ -311,6 +317,7 @@ def _plan(use: ReaderUse, experiment: Experiment, where: str) -> ReaderPlan:
         f"{where}: reader {reader.name!r}: output_cap, input_cap and batch_size must be positive",
     )
     _check(_is_file_name(reader.name), f"{where}: reader name {reader.name!r} must be letters, digits, '.', '_' and '-'")
+    _check(len(set(views)) == len(views), f"{where}: reader {reader.name!r} names a view twice")
     for view in views:
         _check(
             view in experiment.views,
