@@ -2,12 +2,14 @@
 
 import os
 import resource
+import shutil
 import subprocess
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from tiny import coldread, make_model, write_experiment, write_rows
 from worlds import HEADING, experiment, real_file
 
 from extract.frontends import extract
@@ -92,3 +94,24 @@ def read_only_folder(tmp_path: Path) -> Iterator[Path]:
         folder.chmod(0o755)
     else:
         yield Path("/proc")
+
+
+@pytest.fixture(scope="session")
+def tiny_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A randomly initialised model folder that the transformers engine really reads with."""
+    return make_model(tmp_path_factory.mktemp("tiny") / "model")
+
+
+@pytest.fixture(scope="session")
+def scored_run(tmp_path_factory: pytest.TempPathFactory, tiny_model: Path) -> Path:
+    """A run read by the tiny model, sealed and scored, made by the command line. Tests work on copies."""
+    folder = tmp_path_factory.mktemp("scored")
+    command = ["run", str(write_experiment(folder, tiny_model)), "--data", str(write_rows(folder))]
+    coldread(*command, "--out", str(folder / "run"))
+    return folder / "run"
+
+
+@pytest.fixture
+def copied_run(scored_run: Path, tmp_path: Path) -> Path:
+    """A copy of the scored run."""
+    return Path(shutil.copytree(scored_run, tmp_path / "copied"))

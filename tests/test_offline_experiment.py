@@ -1,0 +1,281 @@
+from pathlib import Path
+
+import msgspec
+import pytest
+import yaml
+from hypothesis import given
+from hypothesis import strategies as st
+from worlds import experiment
+
+from offline.errors import ConfigurationError
+from offline.experiment import (
+    Experiment,
+    FactConsolidationData,
+    GrammarForms,
+    PlainData,
+    Prompt,
+    Reader,
+    ResolvedExperiment,
+    ViewSettings,
+    configs_folder,
+    dump_yaml,
+    find_config,
+    load_yaml,
+    parse_yaml,
+    prompt_digest,
+    resolve,
+)
+
+MINIMAL = """
+name: small
+data: {kind: plain, path: my.jsonl}
+frontend: {kind: grammar, grammar: synthetic}
+views: [cmc, raw_history]
+"""
+
+READER = """
+readers:
+  - use: {name: one, engine: transformers, model: {folder: /models/one}, output_cap: 48}
+"""
+
+
+def _resolve(text: str, limit: int | None = None) -> ResolvedExperiment:
+    return resolve(parse_yaml(text, Experiment, "small.yaml"), limit, "small.yaml")
+
+
+# Reading
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        ("name: a\nname: b\n", 2),
+        ("data:\n  kind: plain\n  path: a\n  kind: plain\n", 4),
+        ("readers:\n- use: a\n- {use: b,\n   views: [cmc], use: c}\n", 4),
+        ("? name\n: a\n? 'name'\n: b\n", 3),
+    ],
+    ids=["top", "nested", "in a list", "quoted"],
+)
+def test_a_key_given_twice_is_refused_with_its_line(text: str, line: int) -> None:
+    with pytest.raises(ConfigurationError, match="given twice") as caught:
+        parse_yaml(text, Experiment, "twice.yaml")
+    assert f"twice.yaml, line {line}:" in str(caught.value)
+
+
+def test_a_merge_key_which_could_hide_a_repetition_is_refused() -> None:
+    with pytest.raises(ConfigurationError, match="only plain keys"):
+        parse_yaml("a: &a {name: x}\nb: {<<: *a, name: y}\n", Experiment, "merge.yaml")
+
+
+@pytest.mark.parametrize(
+    ("change", "hint"),
+    [
+        ("veiws: [cmc]", "did you mean `views`?"),
+        ("regmie: grid", "did you mean `regime`?"),
+        ("settings: {bugdet: 100}", "did you mean `budget`?"),
+        ("xyzzy: 1", "remove it"),
+    ],
+)
+def test_an_unknown_key_is_refused_with_a_hint(change: str, hint: str) -> None:
+    with pytest.raises(ConfigurationError, match="unknown field") as caught:
+        parse_yaml(MINIMAL + change, Experiment, "small.yaml")
+    assert hint in str(caught.value)
+    assert str(caught.value).startswith("small.yaml")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "just a string",
+        "- a list",
+        "name: [",
+        "name: \x00",
+        "1: 2",
+        "true: 1",
+        "when: 2026-13-45",
+        "? {a: b}\n: c",
+        "? !!set {a, b}\n: c",
+        "!!python/object/apply:os.getcwd []",
+        "a: &a [*a]",
+        "[" * 5000,
+        MINIMAL + "regime: other",
+        MINIMAL + "settings: {budget: many}",
+        MINIMAL + "settings: {hops: 2.5}",
+        MINIMAL.replace("kind: plain", "kind: nothing"),
+        MINIMAL.replace("name: small\n", ""),
+        MINIMAL + 'prompt: "\\ud800"',
+    ],
+)
+def test_a_file_that_is_no_experiment_is_one_configuration_error_that_names_it(text: str) -> None:
+    with pytest.raises(ConfigurationError, match=r"^bad\.yaml"):
+        parse_yaml(text, Experiment, "bad.yaml")
+
+
+def test_a_file_that_cannot_be_read_as_text_is_a_configuration_error(tmp_path: Path) -> None:
+    path = tmp_path / "a.yaml"
+    for given_path in (path, tmp_path):
+        with pytest.raises(ConfigurationError, match="cannot read"):
+            load_yaml(given_path, Experiment)
+    path.write_bytes(b"name: \xff\xfe")
+    with pytest.raises(ConfigurationError, match="cannot read"):
+        load_yaml(path, Experiment)
+
+
+# Finding
+
+
+def test_a_shipped_configuration_is_found_by_name_and_by_path(tmp_path: Path) -> None:
+    assert find_config("grammars", "mquake") == configs_folder() / "grammars" / "mquake.yaml"
+    own = tmp_path / "mine.yaml"
+    own.write_text("name: mine\nrelations: {}\n")
+    assert find_config("grammars", str(own)) == own
+
+
+@pytest.mark.parametrize("name", ["nothing", "../grammars/mquake", "missing.yaml", "", "mquake/"])
+def test_a_configuration_that_is_not_there_is_refused_and_the_known_ones_are_named(name: str) -> None:
+    with pytest.raises(ConfigurationError, match="mquake, synthetic"):
+        find_config("grammars", name)
+
+
+@pytest.mark.parametrize("path", sorted((configs_folder() / "experiments").glob("*.yaml")), ids=lambda path: path.stem)
+def test_every_shipped_experiment_resolves_and_is_named_after_its_file(path: Path) -> None:
+    assert resolve(load_yaml(path, Experiment), None, str(path)).name == path.stem
+
+
+# Resolving
+
+
+def test_a_resolved_experiment_holds_contents_in_place_of_names() -> None:
+    resolved = _resolve(MINIMAL + READER)
+    assert resolved.grammar == load_yaml(find_config("grammars", "synthetic"), GrammarForms)
+    assert resolved.prompt == load_yaml(find_config("prompts", "reader"), Prompt)
+    assert resolved.readers[0].reader.name == "one"
+
+
+def test_a_reader_reads_every_frozen_view_unless_it_names_some() -> None:
+    assert _resolve(MINIMAL + READER).readers[0].views == ("cmc", "raw_history")
+    assert _resolve(MINIMAL + READER + "    views: [raw_history]").readers[0].views == ("raw_history",)
+
+
+def test_a_resolved_experiment_does_not_say_where_the_data_lay() -> None:
+    assert _resolve(MINIMAL).data == PlainData(path=None)
+    other = _resolve(MINIMAL.replace("my.jsonl", "elsewhere/yours.jsonl"))
+    assert dump_yaml(other) == dump_yaml(_resolve(MINIMAL))
+
+
+def test_the_shared_regime_has_the_papers_window() -> None:
+    # Spec, section 5: 60,000 characters, five hops, an empty selection falls back to the raw history; top 100 facts.
+    settings = _resolve(MINIMAL).settings
+    assert (settings.budget, settings.hops, settings.k) == (60_000, 5, 100)
+    assert (settings.empty_selection, settings.incomplete_parse) == ("raw_history", "keep")
+
+
+def test_the_grid_regime_has_no_character_budget_and_other_fallbacks() -> None:
+    # Spec, section 5: no budget; incomplete parse to raw history; empty closure to latest state; output cap 32.
+    resolved = _resolve(MINIMAL + READER + "regime: grid\n")
+    assert resolved.settings.budget == -1
+    assert (resolved.settings.empty_selection, resolved.settings.incomplete_parse) == ("latest_state", "raw_history")
+    assert resolved.readers[0].reader.output_cap == 32
+
+
+def test_a_setting_overrides_its_regime_and_leaves_the_others() -> None:
+    changed = _resolve(MINIMAL + "regime: grid\nsettings: {hops: 3, incomplete_parse: keep}").settings
+    assert changed == msgspec.structs.replace(_resolve(MINIMAL + "regime: grid").settings, hops=3, incomplete_parse="keep")
+
+
+def test_the_output_cap_of_a_use_overrides_the_readers_and_the_regimes() -> None:
+    assert _resolve(MINIMAL + READER).readers[0].reader.output_cap == 48
+    assert _resolve(MINIMAL + READER + "    output_cap: 7").readers[0].reader.output_cap == 7
+    assert _resolve(MINIMAL + READER + "    output_cap: 7\nregime: grid").readers[0].reader.output_cap == 7
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (MINIMAL + "settings: {budget: 0}", "budget"),
+        (MINIMAL + "settings: {budget: -2}", "budget"),
+        (MINIMAL + "settings: {hops: 0}", "hops"),
+        (MINIMAL + "settings: {k: 0}", "k must"),
+        (MINIMAL + "settings: {unresolved_percent: 101}", "unresolved_percent"),
+        (MINIMAL.replace("[cmc, raw_history]", "[]"), "views"),
+        (MINIMAL.replace("[cmc, raw_history]", "[cmc, cmc]"), "each once"),
+        (MINIMAL.replace("[cmc, raw_history]", "[evidence]"), "evidence"),
+        (MINIMAL.replace("[cmc, raw_history]", "[../cmc]"), "view name"),
+        (MINIMAL.replace("name: small", "name: ../small"), "name"),
+        (MINIMAL.replace("name: small", "name: .hidden"), "name"),
+        (MINIMAL.replace("name: small", "name: ''"), "name"),
+        (MINIMAL.replace(", grammar: synthetic", ""), "needs `grammar`"),
+        (MINIMAL.replace("grammar: synthetic", "grammar: nothing"), "no grammars configuration"),
+        (MINIMAL + "prompt: nothing", "no prompts configuration"),
+        (MINIMAL + READER + "    views: [latest_state]", "not frozen"),
+        (MINIMAL + READER + "    views: [cmc, cmc]", "twice|each once"),
+        (MINIMAL + READER + "    output_cap: 0", "output_cap"),
+        (MINIMAL + READER + "    output_cap: -5", "output_cap"),
+        (MINIMAL + READER + "    batch_size: 0", "batch_size"),
+        (MINIMAL + READER.replace("output_cap: 48", "input_cap: 0"), "input_cap"),
+        (MINIMAL + READER.replace("name: one", "name: a/b"), "reader name"),
+        (MINIMAL + READER + READER.replace("readers:\n", ""), "share a name"),
+        (MINIMAL.replace("kind: plain, path: my.jsonl", "kind: synthetic, questions: 0"), "synthetic"),
+        (MINIMAL.replace("kind: plain, path: my.jsonl", "kind: synthetic, statements: []"), "synthetic"),
+    ],
+)
+def test_an_experiment_that_cannot_be_run_is_refused_with_the_reason(text: str, message: str) -> None:
+    with pytest.raises(ConfigurationError, match=message) as caught:
+        _resolve(text)
+    assert "small.yaml" in str(caught.value) or "configuration" in str(caught.value)
+
+
+@pytest.mark.parametrize("limit", [0, -1])
+def test_a_limit_below_one_is_refused(limit: int) -> None:
+    with pytest.raises(ConfigurationError, match="limit"):
+        _resolve(MINIMAL, limit)
+
+
+def test_a_prompt_without_its_slots_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "p.yaml"
+    for user in ("{evidence}", "{question}", "nothing"):
+        path.write_text(yaml.safe_dump({"name": "p", "system": "s", "user": user, "heading": "h", "no_evidence": "n"}))
+        with pytest.raises(ConfigurationError, match="must hold"):
+            _resolve(MINIMAL + f"prompt: {path}")
+
+
+def test_the_hub_data_is_pinned_to_the_commit_of_the_specification() -> None:
+    # Spec, section 2.
+    data = FactConsolidationData()
+    assert (data.repository, data.split) == ("ai-hyz/MemoryAgentBench", "Conflict_Resolution")
+    assert data.revision == "7ea066982b140a19337e17e60d45d4076e042faf"
+
+
+# Writing
+
+TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=30)
+
+
+@given(TEXT, TEXT, TEXT, st.integers(-1, 10**9))
+def test_a_resolved_experiment_comes_back_from_its_yaml(system: str, user: str, form: str, budget: int) -> None:
+    written = msgspec.structs.replace(
+        experiment(view_settings=ViewSettings(budget=budget)),
+        prompt=Prompt(name="p", system=system, user=user, heading=form, no_evidence=""),
+        grammar=GrammarForms(name="g", relations={form: (user, system)}),
+    )
+    content = dump_yaml(written)
+    assert parse_yaml(content.decode(), ResolvedExperiment, "written") == written
+
+
+def test_the_written_yaml_lists_keys_in_alphabetical_order() -> None:
+    raw = yaml.safe_load(dump_yaml(experiment()))
+    assert list(raw) == sorted(raw)
+    assert list(raw["settings"]) == sorted(raw["settings"])
+
+
+def test_the_prompt_digest_depends_on_every_field_of_the_prompt() -> None:
+    prompt = load_yaml(find_config("prompts", "reader"), Prompt)
+    changed = [msgspec.structs.replace(prompt, **{field: "other"}) for field in Prompt.__struct_fields__]
+    assert len({prompt_digest(each) for each in (prompt, *changed)}) == 1 + len(Prompt.__struct_fields__)
+
+
+def test_a_readers_default_input_cap_is_the_papers() -> None:
+    # Spec, section 7: 262,144 tokens.
+    reader = Reader(name="r", engine="transformers", model=parse_yaml("folder: x", Reader.__annotations__["model"], "pin"))
+    assert reader.input_cap == 262_144
