@@ -72,16 +72,16 @@ def _compile(name: str, status: Literal["facts", "unresolved", "no_fact"], form:
 
 
 def compile_forms(grammar: GrammarForms) -> tuple[Form, ...]:
-    """All forms, heaviest first, ties by name; ConfigurationError for a form given to two relations."""
+    """All forms, heaviest first, ties by name; ConfigurationError for two readings of one literal text."""
     where = f"grammar {grammar.name!r}"
     forms = [_compile(name, "facts", form, where) for name, given in grammar.relations.items() for form in given]
     forms += [_compile("no_fact", "no_fact", form, where) for form in grammar.no_fact]
     forms += [_compile("unresolved", "unresolved", form, where) for form in grammar.unresolved]
-    seen: dict[tuple[tuple[str, ...], tuple[str, ...]], str] = {}
+    seen: dict[tuple[str, ...], Form] = {}
     for form in forms:
-        other = seen.setdefault((form.slots, form.literals), form.name)
-        if other != form.name:
-            raise ConfigurationError(f"{where}: {other!r} and {form.name!r} share one form; make them one relation")
+        other = seen.setdefault(form.literals, form)
+        if (other.name, other.slots) != (form.name, form.slots):
+            raise ConfigurationError(f"{where}: {other.name!r} and {form.name!r} share one form; make them one relation")
     return tuple(sorted(forms, key=lambda form: (-form.weight, form.name, form.literals)))
 
 
