@@ -32,8 +32,15 @@ class Registry(Generic[T]):
 
         return enter
 
-    def _theirs(self) -> dict[str, EntryPoint]:
-        return {point.name: point for point in entry_points(group=self.group)}
+    def _theirs(self) -> dict[str, list[EntryPoint]]:
+        found: dict[str, list[EntryPoint]] = {}
+        for point in entry_points(group=self.group):
+            found.setdefault(point.name, []).append(point)
+        return found
+
+    def built_in(self) -> list[str]:
+        """Names of our own implementations, sorted."""
+        return sorted(self._ours)
 
     def names(self) -> list[str]:
         """All known names, sorted."""
@@ -41,20 +48,25 @@ class Registry(Generic[T]):
 
     def get(self, name: str) -> T:
         """The implementation called `name`; ConfigurationError if there is none or more than one."""
-        theirs = self._theirs().get(name)
+        theirs = self._theirs().get(name, [])
+        declared = " and ".join(sorted(repr(point.value) for point in theirs))
         if name in self._ours:
-            if theirs is not None:
+            if theirs:
                 raise ConfigurationError(
-                    f"{self.kind} {name!r} is built in and also declared by {theirs.value!r} (entry point group "
+                    f"{self.kind} {name!r} is built in and also declared by {declared} (entry point group "
                     f"{self.group!r}); rename the latter"
                 )
             return self._ours[name]
-        if theirs is None:
+        if len(theirs) > 1:
+            raise ConfigurationError(
+                f"{self.kind} {name!r} is declared by {declared} (entry point group {self.group!r}); uninstall all but one"
+            )
+        if not theirs:
             raise ConfigurationError(f"unknown {self.kind} {name!r}; known: {', '.join(self.names())}")
         try:
-            loaded: T = theirs.load()
+            loaded: T = theirs[0].load()
         except Exception as error:
             raise ConfigurationError(
-                f"{self.kind} {name!r} could not be loaded from {theirs.value!r}: {error}; fix or uninstall that package"
+                f"{self.kind} {name!r} could not be loaded from {declared}: {error}; fix or uninstall that package"
             ) from error
         return loaded

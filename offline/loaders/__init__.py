@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from offline.errors import DataError
+from offline.errors import ConfigurationError, DataError
 from offline.experiment import Data, PluginData
 from offline.loaders.raw import RawSource
 from offline.records import History, Question
@@ -36,6 +36,8 @@ def load(data: Data, source: RawSource | None, limit: int | None) -> Loaded:
     """Load, keep the named rows, then the first `limit` questions of each row; histories without a question go."""
     from offline.loaders import factconsolidation, plain, synthetic  # noqa: F401  (they register themselves)
 
+    if isinstance(data, PluginData) and data.loader in LOADERS.built_in():
+        raise ConfigurationError(f"the loader {data.loader!r} is built in, no plug-in; write `kind: {data.loader}`")
     loaded = LOADERS.get(kind_of(data))(data, source)
     _check(loaded)
     rows = {question.row for question in loaded.questions}

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
+from offline.errors import ConfigurationError
 from offline.memory import Memory, Selection
 from offline.records import Question
 from offline.registry import Registry
@@ -35,7 +36,9 @@ def find_view(name: str) -> View:
     from offline.views import controls, graph, retrieval, state  # noqa: F401  (they register themselves)
 
     match = _AT_HOPS.fullmatch(name)
-    if match and match["view"] in _HOP_VIEWS and name not in VIEWS.names():
+    if match and match["view"] in _HOP_VIEWS:
+        if name in VIEWS.names():
+            raise ConfigurationError(f"view {name!r} is built in and also declared by an installed package; rename the latter")
         at_hops: Any = partial(_HOP_VIEWS[match["view"]], hops=int(match["hops"]))
         return at_hops  # type: ignore[no-any-return]
     return VIEWS.get(name)
