@@ -1,0 +1,163 @@
+import importlib
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from worlds import memory, question, show
+
+from offline.errors import ConfigurationError
+from offline.experiment import PlainData, PluginData
+from offline.loaders import Loaded, load
+from offline.loaders.raw import RawSource
+from offline.records import Question, Statement
+from offline.registry import Registry
+from offline.views import VIEWS, find_view
+
+Install = Callable[..., None]
+
+
+@pytest.fixture
+def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Install:
+    """Install a distribution into a folder of the import path: its code, and its entry points in one group."""
+
+    def put(distribution: str, group: str, points: dict[str, str], code: str = "") -> None:
+        site = tmp_path / distribution
+        site.mkdir()
+        information = site / f"{distribution}-1.0.dist-info"
+        information.mkdir()
+        (information / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {distribution}\nVersion: 1.0\n")
+        lines = [f"[{group}]", *(f"{name} = {target}" for name, target in points.items())]
+        (information / "entry_points.txt").write_text("\n".join(lines) + "\n")
+        (site / f"{distribution}_code.py").write_text(code)
+        monkeypatch.syspath_prepend(str(site))
+        importlib.invalidate_caches()
+        monkeypatch.delitem(sys.modules, f"{distribution}_code", raising=False)
+
+    return put
+
+
+OLDEST = """
+from offline.memory import Selection
+
+def oldest(memory, question):
+    return Selection((memory.history.statements[0].position,))
+"""
+
+LOADER = """
+from offline.loaders import Loaded
+from offline.records import History, Question, Statement
+
+def build(data, source):
+    size = int(data.options["size"])
+    statements = tuple(Statement(position=i, text=f"Text {i}.") for i in range(size))
+    return Loaded(
+        (History(id="mine", length=str(size), statements=statements),),
+        (Question(id="mine/0", row="mine", history="mine", text="Which?"),),
+    )
+
+def downwards(data, source):
+    statements = (Statement(position=1, text="a"), Statement(position=0, text="b"))
+    return Loaded(
+        (History(id="mine", length="2", statements=statements),),
+        (Question(id="mine/0", row="mine", history="mine", text="Which?"),),
+    )
+"""
+
+
+def test_an_implementation_is_found_under_its_name() -> None:
+    registry: Registry[str] = Registry("thing", "coldread.test-things")
+    registry.register("b")("two")
+    registry.register("a")("one")
+    assert (registry.get("a"), registry.get("b"), registry.names()) == ("one", "two", ["a", "b"])
+
+
+def test_an_unknown_name_is_refused_and_the_known_ones_are_named() -> None:
+    registry: Registry[str] = Registry("thing", "coldread.test-things")
+    registry.register("b")("two")
+    registry.register("a")("one")
+    with pytest.raises(ConfigurationError, match="unknown thing 'c'; known: a, b"):
+        registry.get("c")
+
+
+def test_a_name_cannot_be_registered_twice() -> None:
+    registry: Registry[str] = Registry("thing", "coldread.test-things")
+    registry.register("a")("one")
+    with pytest.raises(ValueError, match="twice"):
+        registry.register("a")("two")
+
+
+def test_an_installed_package_can_bring_a_view_that_freezes_packets(install: Install) -> None:
+    install("acme", "coldread.views", {"oldest": "acme_code:oldest"}, OLDEST)
+    packet, evidence = show(["Ada leads to Bo.", "Bo leads to Cy."], "Where does Bo lead to?", "oldest")
+    assert (packet.view, evidence.text) == ("oldest", "Records:\n[0] Ada leads to Bo.")
+    assert "oldest" in VIEWS.names()
+
+
+def test_an_installed_package_can_bring_a_loader_with_options(install: Install) -> None:
+    install("acme", "coldread.loaders", {"mine": "acme_code:build"}, LOADER)
+    loaded = load(PluginData(loader="mine", options={"size": "2"}), None, None)
+    assert loaded.histories[0].statements == (Statement(0, "Text 0."), Statement(1, "Text 1."))
+    assert loaded.questions == (Question(id="mine/0", row="mine", history="mine", text="Which?"),)
+
+
+def test_an_installed_loader_is_held_to_rising_positions(install: Install) -> None:
+    install("acme", "coldread.loaders", {"mine": "acme_code:downwards"}, LOADER)
+    with pytest.raises(Exception, match="position 0 follows 1; positions must go up"):
+        load(PluginData(loader="mine"), None, None)
+
+
+@pytest.mark.parametrize("name", ["cmc", "cmc_h2"])
+def test_an_installed_package_cannot_replace_a_view_of_ours(install: Install, name: str) -> None:
+    install("acme", "coldread.views", {name: "acme_code:oldest"}, OLDEST)
+    with pytest.raises(ConfigurationError, match=f"'{name}' is built in and also declared"):
+        find_view(name)
+
+
+def test_two_installed_packages_cannot_share_a_name(install: Install) -> None:
+    install("acme", "coldread.views", {"oldest": "acme_code:oldest"}, OLDEST)
+    install("bolt", "coldread.views", {"oldest": "bolt_code:oldest"}, OLDEST)
+    with pytest.raises(ConfigurationError, match="declared by 'acme_code:oldest' and 'bolt_code:oldest'"):
+        find_view("oldest")
+
+
+@pytest.mark.parametrize(
+    ("target", "code", "why"),
+    [
+        ("acme_code:missing", OLDEST, "missing"),
+        ("acme_nowhere:oldest", OLDEST, "acme_nowhere"),
+        ("acme_code:oldest", "raise RuntimeError('broken on purpose')", "broken on purpose"),
+        ("acme_code:oldest", "def broken(:", "invalid syntax"),
+    ],
+    ids=["no such name", "no such module", "raises", "no Python"],
+)
+def test_an_installed_package_that_cannot_be_loaded_is_one_configuration_error(
+    install: Install, target: str, code: str, why: str
+) -> None:
+    install("acme", "coldread.views", {"oldest": target}, code)
+    with pytest.raises(ConfigurationError, match="could not be loaded") as caught:
+        find_view("oldest")
+    assert why in str(caught.value)
+
+
+@pytest.mark.parametrize("name", ["plain", "synthetic", "factconsolidation"])
+def test_a_loader_of_ours_cannot_be_asked_for_as_a_plug_in(name: str) -> None:
+    with pytest.raises(ConfigurationError, match=f"write `kind: {name}`"):
+        load(PluginData(loader=name), None, None)
+
+
+def test_a_view_at_a_hop_cap_is_one_of_the_traversal_alone() -> None:
+    for name in ("cmc_h3", "stale_closure_h1", "prior_refresh_h12"):
+        assert callable(find_view(name))
+    for name in ("cmc_h0", "cmc_h", "cmc_h100", "raw_history_h2", "cmc_H2", "h2", "_h2"):
+        with pytest.raises(ConfigurationError, match="unknown view"):
+            find_view(name)
+
+
+def test_the_loader_that_a_data_section_names_is_the_one_that_reads_it(tmp_path: Path) -> None:
+    path = tmp_path / "a.jsonl"
+    path.write_text('{"history": "h", "statements": ["a"], "questions": [{"id": "0", "text": "Who?"}]}\n')
+    loaded = load(PlainData(), RawSource(path=path), None)
+    assert isinstance(loaded, Loaded)
+    assert loaded.histories[0].id == "h"
+    assert find_view("raw_history")(memory(["a"]), question("Who?")).positions == (0,)
