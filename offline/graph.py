@@ -6,7 +6,8 @@ pass; an anchor search costs the words of the question, not the subjects of the 
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
+
+import msgspec
 
 from offline.normalise import entity_key, entity_words
 from offline.records import Extraction, History
@@ -14,7 +15,7 @@ from offline.records import Extraction, History
 Key = tuple[str, str]
 
 
-class Edge(NamedTuple):
+class Edge(msgspec.Struct, frozen=True, gc=False):
     """One assertion: `subject` and `target` are entity keys, `value` is the object as written."""
 
     position: int
@@ -30,7 +31,7 @@ class Edge(NamedTuple):
         return (self.subject, self.relation)
 
 
-@dataclass
+@dataclass(slots=True)
 class _Node:
     """A node of the word trie of subjects; `subject` is set where one ends."""
 

@@ -40,14 +40,22 @@ class Memory:
         self.measure = measure
         self.graph: Graph = compile_graph(history, extraction)
         self._relation_words = {relation.name: relation.words for relation in extraction.relations}
-        self._lines = {s.position: Line(s.position, record_line(s)) for s in history.statements}
+        self._statements = {statement.position: statement for statement in history.statements}
+        self._lines: dict[int, Line] = {}
         self._closures: dict[tuple[str, int, bool], list[Key]] = {}
         self._ranking: tuple[str, list[Edge]] = ("", [])
         self._rendered: dict[Selection, Rendered] = {}
 
     def line(self, position: int) -> str:
         """The rendered line of a record."""
-        return self._lines[position].text
+        return self._line(position).text
+
+    def _line(self, position: int) -> Line:
+        """Made when first asked for: most views show few of a long history's records."""
+        line = self._lines.get(position)
+        if line is None:
+            line = self._lines[position] = Line(position, record_line(self._statements[position]))
+        return line
 
     def closure(self, question: str, hops: int | None = None, *, previous: bool = False) -> list[Key]:
         """Keys that the question's anchors reach in the current (or previous-value) graph."""
@@ -66,7 +74,7 @@ class Memory:
     @cached_property
     def raw_history(self) -> Selection:
         """Every statement."""
-        return Selection(tuple(self._lines), structured=False)
+        return Selection(tuple(self._statements), structured=False)
 
     @cached_property
     def latest_state(self) -> Selection:
@@ -85,8 +93,8 @@ class Memory:
 
     def fact_documents(self) -> list[str]:
         """What BM25 indexes of each of `facts`: the statement's text, subject, object, the relation's words."""
-        texts = {statement.position: statement.text for statement in self.history.statements}
-        return [f"{texts[e.position]} {e.surface} {e.value} {self._relation_words[e.relation]}" for e in self.facts]
+        texts, words = self._statements, self._relation_words
+        return [f"{texts[e.position].text} {e.surface} {e.value} {words[e.relation]}" for e in self.facts]
 
     @cached_property
     def _bm25(self) -> BM25:
@@ -114,8 +122,8 @@ class Memory:
         """The evidence text of a settled choice; equal choices are rendered once."""
         rendered = self._rendered.get(selection)
         if rendered is None:
-            chosen = [self._lines[position] for position in sorted(set(selection.positions))]
-            unresolved = [self._lines[p] for p in self.graph.unresolved] if selection.structured else []
+            chosen = [self._line(position) for position in sorted(set(selection.positions))]
+            unresolved = [self._line(p) for p in self.graph.unresolved] if selection.structured else []
             rendered = render(chosen, unresolved, self.heading, self.settings.budget, self.settings.unresolved_percent)
             self._rendered[selection] = rendered
         return rendered

@@ -1,4 +1,7 @@
-"""The records that more than one package speaks of. `format` is the version of the stored form."""
+"""The records that more than one package speaks of. `format` is the version of the stored form.
+
+`gc=False`: a long history holds millions of these; none can be part of a cycle, so the collector need not visit them.
+"""
 
 from typing import Literal
 
@@ -9,7 +12,7 @@ Status = Literal["facts", "unresolved", "no_fact"]
 Fallback = Literal["raw_history", "latest_state"]
 
 
-class Statement(Record, frozen=True):
+class Statement(Record, frozen=True, gc=False):
     """One line of a history: `position` orders it (larger is newer), `text` is the original wording.
 
     `time` is the timestamp as the source wrote it, for dated histories whose position is the rank; else None.
@@ -45,7 +48,7 @@ class Question(Record, frozen=True):
     format: Literal[1] = 1
 
 
-class Triple(Record, frozen=True):
+class Triple(Record, frozen=True, gc=False):
     """Subject and object as they stand in the statement; `relation` is the aligned name."""
 
     subject: str
@@ -53,7 +56,7 @@ class Triple(Record, frozen=True):
     object: str
 
 
-class StatementExtraction(Record, frozen=True):
+class StatementExtraction(Record, frozen=True, gc=False):
     """What a frontend made of one distinct statement text. `reason` says why a text is not `facts`."""
 
     text: str

@@ -1,6 +1,7 @@
 """The negative control: as much text as cmc shows, none of its keys."""
 
 import hashlib
+import heapq
 
 from offline.memory import Memory, Selection
 from offline.records import Question
@@ -21,14 +22,9 @@ def random_disjoint(memory: Memory, question: Question) -> Selection:
     keys = memory.closure(question.text)
     shown = set(cmc(memory, question).positions)
     outside = {e.position for e in memory.facts} - shown - {memory.graph.current[key].position for key in keys}
-    prefix = hashlib.sha256(f"{memory.settings.seed}\n{question.id}\n".encode())
-
-    def order(position: int) -> tuple[bytes, int]:
-        state = prefix.copy()
-        state.update(b"%d" % position)
-        return state.digest(), position
-
-    candidates = [position for _, position in sorted(map(order, outside))[: len(shown) + _POOL]]
+    prefix = f"{memory.settings.seed}\n{question.id}\n".encode()
+    order = ((hashlib.sha256(b"%b%d" % (prefix, position)).digest(), position) for position in outside)
+    candidates = [position for _, position in heapq.nsmallest(len(shown) + _POOL, order)]
     drawn, pool = candidates[: len(shown)], candidates[len(shown) :]
     size = {position: memory.measure(memory.line(position)) for position in (*candidates, *shown)}
     missing = sum(size[p] for p in shown) - sum(size[p] for p in drawn)
