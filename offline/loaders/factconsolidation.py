@@ -3,6 +3,7 @@
 The single- and the multi-hop row of one length share one context, hence one history.
 """
 
+import itertools
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -18,7 +19,8 @@ from offline.loaders.raw import Columns, RawRow, RawSource
 from offline.records import History, HopClass, Question, Statement
 
 # The serial, a dot and one space; the text may hold ". " itself, so nothing but the line's start is looked at.
-_STATEMENT = re.compile(r"(\d+)\. (.*)", re.DOTALL)
+# Eighteen digits are more than any history has, and fit 64 bits.
+_STATEMENT = re.compile(r"([0-9]{1,18})\. (.*)", re.DOTALL)
 _SOURCE = re.compile(r"(?P<stem>.*?)_(?P<hops>sh|mh)(?:_(?P<length>[^_]+))?$")
 
 
@@ -50,15 +52,16 @@ def named_rows(source: RawSource, columns: Columns) -> Iterator[tuple[RawRow, Ro
     for number, row in enumerate(source.rows({**columns, "questions": list[str], "metadata": Metadata})):
         metadata: Metadata = row.values["metadata"] or Metadata()
         questions: list[str] = row.need("questions")
-        name = metadata.source or f"row{number}"
-        if name in seen:
+        source_name = metadata.source or f"row{number}"
+        name = source_name
+        while name in seen:
             name = f"{name}@{number}"
         seen.add(name)
         ids = metadata.qa_pair_ids
         ids = ids or [f"no{index}" for index in range(len(questions))]
         if len(ids) != len(questions):
             raise DataError(f"{row.where} ({name}): {len(questions)} questions but {len(ids)} qa_pair_ids")
-        match = _SOURCE.match(name)
+        match = _SOURCE.match(source_name)
         hop_class: HopClass = "all"
         if match and match["hops"] in get_args(HopClass):
             hop_class = _hop_class(match["hops"])
@@ -115,7 +118,8 @@ def load_factconsolidation(data: FactConsolidationData, source: RawSource | None
         key = digest(context.encode("utf-8", "surrogatepass"))
         if key not in by_context:
             statements = parse_context(context, where)
-            name = names.stem if names.stem not in histories else names.row
+            more = (f"{names.row}@{number}" for number in itertools.count())
+            name = next(name for name in itertools.chain((names.stem, names.row), more) if name not in histories)
             by_context[key] = name
             histories[name] = History(id=name, length=names.length or str(len(statements)), statements=statements)
         for question_id, text in zip(names.questions, row.values["questions"], strict=True):

@@ -20,6 +20,8 @@ from offline.errors import ConfigurationError, DataError, StorageError
 Columns = Mapping[str, Any]
 
 COMMIT = re.compile(r"[0-9a-f]{40}")
+# What msgspec raises for bytes that are not the JSON asked for; the last one for brackets nested too deeply.
+_MALFORMED = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
 
 @dataclass(frozen=True)
@@ -70,8 +72,8 @@ class RawSource:
         data = read_bytes(self.path)
         try:
             rows = msgspec.json.decode(data, type=list[msgspec.Raw])
-        except (msgspec.DecodeError, UnicodeDecodeError) as error:
-            raise DataError(f"{self.path}: not a JSON list of rows: {error}") from error
+        except _MALFORMED as error:
+            raise DataError(f"{self.path}: not a JSON list of rows: {error}{_surrogate_hint(data, error)}") from error
         for number, row in enumerate(rows):
             where = f"{self.path}, row {number}"
             yield _select(bytes(row), columns, where)
@@ -118,13 +120,16 @@ def _row_type(columns: Columns) -> type[msgspec.Struct]:
     return msgspec.defstruct("Row", [(name, kind | None, None) for name, kind in columns.items()])
 
 
+def _surrogate_hint(data: bytes, error: Exception) -> str:
+    surrogate = b"\\ud" in data.lower() and not isinstance(error, msgspec.ValidationError)
+    return "; a \\ud… escape without its pair (a lone surrogate) is no character" if surrogate else ""
+
+
 def _select(data: bytes, columns: Columns, where: str) -> RawRow:
     try:
         row = msgspec.json.decode(data, type=_row_type(columns))
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        surrogate = b"\\ud" in data.lower() and not isinstance(error, msgspec.ValidationError)
-        hint = "; a \\ud… escape without its pair (a lone surrogate) is no character" if surrogate else ""
-        raise DataError(f"{where}: {error}{hint}") from error
+    except _MALFORMED as error:
+        raise DataError(f"{where}: {error}{_surrogate_hint(data, error)}") from error
     return RawRow(where, {name: getattr(row, name) for name in columns})
 
 
