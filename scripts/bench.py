@@ -1,0 +1,299 @@
+"""What selecting, freezing, ranking and reading cost on this machine.
+
+    python scripts/bench.py [select|freeze|bm25|growth|read] [--data PATH] [--json]
+
+    select  one cmc selection (anchors, traversal, positions) against testing every subject of the graph
+    freeze  every view over all questions, as a multiple of cmc
+    bm25    our BM25 against rank_bm25: time of a query, time of an index, order of the best 100
+    growth  draw, load, extract, compile and freeze on synthetic streams of growing size
+    read    the embedded reader, one request at a time against batches of 16, longest first
+
+Without a command: select, freeze and bm25. `--data` takes FactConsolidation rows (.json, .jsonl, .parquet); without it a
+synthetic stream of 18,332 statements stands in. Nothing here touches the network.
+
+Absolute times depend on the machine and on what else runs there; compare ratios, which are taken inside one process.
+- A Memory keeps the closure of each question text, and entity_key keeps its last results. `select` asks each distinct
+  question once of a fresh Memory, after clearing entity_key, so that neither cache is what is measured.
+- The rival of `select` gets its best form: subjects are padded with spaces before the clock runs. It shares the traversal
+  with ours, and must find the same anchors.
+- `freeze` counts processor time. A view pays for the indexes it needs; compiling, which all views share, is left out.
+- `growth` runs each size in a process of its own, because a peak of memory never goes down, and after a small size
+  that is not counted, so that the smallest one does not pay for imports.
+"""
+
+import gc
+import json
+import math
+import os
+import resource
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Annotated, Any
+
+import msgspec
+import numpy as np
+import typer
+
+from eval.run import make_plan
+from extract.frontends import extract
+from offline import freeze as freezing
+from offline.canonical import encode
+from offline.errors import ColdreadError
+from offline.experiment import PlainData, ResolvedExperiment, SyntheticData
+from offline.loaders import load
+from offline.loaders.raw import RawSource
+from offline.memory import Memory
+from offline.normalise import entity_key
+from offline.records import Question
+from offline.retrievers.bm25 import BM25, DECIMALS, TOKENIZERS
+from offline.steps import raw_source
+from offline.views import find_view
+from offline.views.graph import cmc
+from readers.engines import EngineStart, find_engine
+from readers.pins import fingerprint, locate
+from readers.read import plan_batches
+from readers.requests import make_requests, make_settings
+from readers.tokens import ChatTokenizer
+
+app = typer.Typer(help=__doc__, add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
+DataPath = Annotated[Path | None, typer.Option("--data", help="FactConsolidation rows; else the synthetic stream.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
+Queries = Annotated[int, typer.Option(help="Questions put to rank_bm25, which is slow.", min=1)]
+Sizes = Annotated[str, typer.Option(help="Statements, smallest first, separated by commas.")]
+
+ROUNDS = 5
+# Statements of FactConsolidation's histories (6k, 64k, 262k), then far beyond them.
+SIZES, STREAM = "455,4580,18332,100000,1000000", 18_332
+GROWTH_VIEWS = ("cmc", "stale_closure", "prior_refresh", "fact_bm25", "random_disjoint")
+
+
+def timed(call: Callable[..., Any], *arguments: Any, clock: Callable[[], float] = time.perf_counter) -> tuple[float, Any]:
+    """Seconds of one call, by the clock on the wall unless another is given, and its result."""
+    began, result = clock(), call(*arguments)
+    return clock() - began, result
+
+
+def time_each(call: Callable[[Any], Any], items: Sequence[Any]) -> list[float]:
+    """Seconds of a call for each item; the garbage collector waits, as it does under timeit."""
+    gc.collect()
+    gc.disable()
+    try:
+        return [timed(call, item)[0] for item in items]
+    finally:
+        gc.enable()
+
+
+def peak_mib() -> int:
+    """Peak resident memory of this process so far, in MiB."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // (1 << 20 if sys.platform == "darwin" else 1 << 10)
+
+
+def show(result: dict[str, Any], as_json: bool) -> None:
+    """Print one JSON object; or each list of rows as a table and every other value as a line."""
+
+    def text(value: Any) -> str:
+        return f"{value:,.4g}" if isinstance(value, float) else str(value)
+
+    if as_json:
+        print(json.dumps(result))
+        return
+    for name, value in result.items():
+        if isinstance(value, list):
+            table = [list(value[0]), *([text(cell) for cell in row.values()] for row in value)]
+            widths = [max(map(len, column)) for column in zip(*table, strict=True)]
+            lines = ["  ".join(cell.rjust(width) for cell, width in zip(row, widths, strict=True)) for row in table]
+            print(name, *lines, sep="\n  ")
+        else:
+            print(f"{name:<26}{text(value)}")
+
+
+def synthetic(statements: int, questions: int) -> ResolvedExperiment:
+    """The demo's experiment on another stream, with the settings and views of the paper's data."""
+    demo, paper = (make_plan(name, None, None).experiment for name in ("demo", "factconsolidation"))
+    data = SyntheticData(statements=(statements,), questions=questions)
+    return msgspec.structs.replace(demo, data=data, settings=paper.settings, views=paper.views)
+
+
+class Bench:
+    """Loaded and extracted data; `history` is the largest one and `questions` are its questions, each text once."""
+
+    def __init__(self, path: Path | None, questions: int = 200) -> None:
+        experiment = make_plan("factconsolidation", path, None).experiment if path else synthetic(STREAM, questions)
+        loaded = load(experiment.data, raw_source(experiment, path), None)
+        self.histories, self.all_questions = loaded.histories, loaded.questions
+        self.experiment, self.extraction = experiment, extract(loaded.histories, experiment)
+        self.history = max(loaded.histories, key=lambda history: len(history.statements))
+        self.questions = list({q.text: q for q in loaded.questions if q.history == self.history.id}.values())
+        settings, heading = experiment.settings, experiment.prompt.heading
+        self.memory = partial(Memory, extraction=self.extraction, settings=settings, heading=heading)
+
+
+def naive_anchors(padded: Sequence[str], text: str) -> tuple[str, ...]:
+    """The anchors of a question, found by trying every subject; `padded` has each between two spaces."""
+    question = f" {entity_key(text)} "
+    spans: list[tuple[int, int]] = []
+    for subject in padded:
+        at = question.find(subject)
+        while at >= 0:
+            spans.append((at, at + len(subject)))
+            at = question.find(subject, at + 1)
+    outer = [s for s in spans if not any(t != s and t[0] <= s[0] and s[1] <= t[1] for t in spans)]
+    return tuple(dict.fromkeys(question[begin + 1 : end - 1] for begin, end in sorted(outer)))
+
+
+@app.command()
+def select(data: DataPath = None, as_json: AsJson = False) -> None:
+    """One cmc selection against testing every subject, at the largest history."""
+    bench = Bench(data)
+    padded = [f" {subject} " for subject in bench.memory(bench.history).graph.out]
+
+    def naive(memory: Memory, question: Question) -> tuple[int, ...]:
+        return memory.positions(memory.graph.closure(naive_anchors(padded, question.text), memory.settings.hops))
+
+    rounds: dict[str, list[list[float]]] = {"cmc": [], "every_subject": []}
+    for _ in range(ROUNDS):
+        for name, method in (("cmc", cmc), ("every_subject", naive)):
+            memory = bench.memory(bench.history)
+            entity_key.cache_clear()
+            rounds[name].append(time_each(partial(method, memory), bench.questions))
+    # A question's time is the median of its rounds, so that p95 speaks of questions and not of a disturbed round.
+    each = {name: np.median(seconds, axis=0) * 1e3 for name, seconds in rounds.items()}
+    result: dict[str, Any] = {"statements": len(bench.history.statements), "subjects": len(padded)}
+    texts = {question.text for question in bench.all_questions}
+    different = sum(memory.graph.subjects.anchors(text) != naive_anchors(padded, text) for text in texts)
+    result |= {"questions": len(bench.questions), "anchors_compared": len(texts), "anchor_differences": different}
+    for name, values in each.items():
+        result |= {f"{name}_median_ms": float(np.median(values)), f"{name}_p95_ms": float(np.percentile(values, 95))}
+    show({**result, "ratio_median": float(np.median(each["every_subject"] / each["cmc"]))}, as_json)
+
+
+@app.command()
+def freeze(data: DataPath = None, as_json: AsJson = False) -> None:
+    """Every view over all questions, as a multiple of cmc."""
+    bench = Bench(data)
+    views, prompt, settings = bench.experiment.views, bench.experiment.prompt, bench.experiment.settings
+    total, _ = timed(freezing.freeze, bench.histories, bench.all_questions, bench.extraction, settings, prompt, views)
+    peak = peak_mib()
+    asked = [(history, [q for q in bench.all_questions if q.history == history.id]) for history in bench.histories]
+
+    def processor_seconds(*names: str) -> float:
+        chosen = [(name, find_view(name)) for name in names]
+        packets = (freezing.freeze_memory(bench.memory(history), questions, chosen, prompt) for history, questions in asked)
+        return sum(timed(list, each, clock=time.process_time)[0] for each in packets)
+
+    # Without a view: what all views share, the digests of histories and questions. The least of three counts.
+    shared = min(processor_seconds() for _ in range(3))
+    cost = {view: min(processor_seconds(view) for _ in range(3)) - shared for view in views}
+    rows = [{"view": view, "seconds": seconds, "ratio_to_cmc": seconds / cost["cmc"]} for view, seconds in cost.items()]
+    show({"views": rows, "questions": len(bench.all_questions), "seconds_all_views": total, "peak_rss_mib": peak}, as_json)
+
+
+@app.command()
+def bm25(data: DataPath = None, queries: Queries = 25, as_json: AsJson = False) -> None:
+    """Our BM25 against rank_bm25 on the current facts of the largest history."""
+    from rank_bm25 import BM25Okapi
+
+    bench = Bench(data)
+    documents, texts = bench.memory(bench.history).fact_documents(), [question.text for question in bench.questions]
+    tokenize, k = TOKENIZERS[bench.experiment.settings.tokenizer], bench.experiment.settings.k
+    index, ours = timed(BM25, documents, tokenize)
+    their_index, theirs = timed(lambda: BM25Okapi([tokenize(document) for document in documents]))
+
+    def their_rank(query: str) -> list[int]:
+        # Documents come newest first, so a stable sort keeps the newest of equal scores in front.
+        keys = -np.round(theirs.get_scores(tokenize(query)), DECIMALS)
+        return [int(document) for document in np.argsort(keys, kind="stable")[:k]]
+
+    sample = texts[:: max(1, len(texts) // queries)][:queries]
+    query = float(np.median(time_each(lambda text: ours.rank(text, k), texts)))
+    their_query = float(np.median(time_each(their_rank, sample)))
+    different = sum(ours.rank(text, k) != their_rank(text) for text in sample)
+    result: dict[str, Any] = {"documents": len(documents), "queries": len(texts), "queries_of_rank_bm25": len(sample)}
+    result |= {"query_ms": query * 1e3, "query_ms_of_rank_bm25": their_query * 1e3, "ratio_median": their_query / query}
+    result |= {"order_differences": different, "index_seconds": index, "index_seconds_ratio": index / their_index}
+    pay_back = math.ceil(max(0.0, index - their_index) / max(their_query - query, 1e-9))
+    show({**result, "queries_to_pay_back": pay_back}, as_json)
+
+
+def grow(size: int) -> dict[str, float]:
+    """Seconds of each step on a stream of this size, and the peak of memory."""
+    experiment, seconds = synthetic(size, 20), {}
+    seconds["draw"], drawn = timed(load, experiment.data, None, None)
+    with tempfile.TemporaryDirectory(prefix="coldread-bench-") as folder:
+        path = Path(folder) / "stream.jsonl"
+        asked = [{"id": str(number), "text": question.text} for number, question in enumerate(drawn.questions)]
+        told = [statement.text for statement in drawn.histories[0].statements]
+        path.write_bytes(encode({"history": "stream", "statements": told, "questions": asked}) + b"\n")
+        del drawn, told
+        seconds["load"], loaded = timed(load, PlainData(), RawSource(path=path), None)
+    seconds["extract"], extraction = timed(extract, loaded.histories, experiment)
+    prompt, settings = experiment.prompt, experiment.settings
+    seconds["compile"], memory = timed(Memory, loaded.histories[0], extraction, settings, prompt.heading)
+    for view in GROWTH_VIEWS:
+        packets = freezing.freeze_memory(memory, loaded.questions, [(view, find_view(view))], prompt)
+        seconds[view], _ = timed(list, packets)
+    return {"statements": size, **seconds, "peak_rss_mib": peak_mib()}
+
+
+@app.command()
+def growth(sizes: Sizes = SIZES, as_json: AsJson = False) -> None:
+    """How each step grows with the stream: 20 questions at each size."""
+    counts = [int(size) for size in sizes.split(",")]
+    if len(counts) > 1:
+        command = [sys.executable, __file__, "growth", "--json", "--sizes"]
+        outputs = [subprocess.check_output([*command, str(count)]) for count in counts]
+        rows = [json.loads(output)["seconds"][0] for output in outputs]
+    else:
+        rows = [grow(count) for count in (455, counts[0])][1:]
+    steps = list(rows[0])[1:-1]
+    each = [{"statements": row["statements"], **{s: row[s] / row["statements"] * 1e6 for s in steps}} for row in rows]
+    ratios = [{"statements": row["statements"], **{s: row[s] / each[0][s] for s in steps}} for row in each]
+    show({"seconds": rows, "us_per_statement": each, "ratio_to_smallest": ratios}, as_json)
+
+
+@app.command()
+def read(as_json: AsJson = False) -> None:
+    """The embedded reader on 24 cmc packets: one request at a time against batches of 16, longest first."""
+    bench = Bench(None, questions=24)
+    experiment, reader = bench.experiment, bench.experiment.readers[0].reader
+    prompt, folder = experiment.prompt, locate(reader)
+    asked = {question.id: question for question in bench.all_questions}
+    frozen = freezing.freeze([bench.history], [*asked.values()], bench.extraction, experiment.settings, prompt, ["cmc"])
+    tokenizer = ChatTokenizer(folder, thinking=reader.thinking)
+    settings = make_settings(reader, fingerprint(folder), tokenizer)
+    evidence = {shown.digest: shown for shown in frozen.evidence}
+    requests = make_requests(settings, tokenizer, prompt, asked, frozen.packets, evidence)
+    engine = find_engine(reader.engine)(EngineStart(settings=settings, model_folder=str(folder)))
+    ids = [requests.ids[i] for batch in plan_batches(requests) for i in batch]
+    engine.generate(ids[-1:])
+    rows, answers = [], []
+    for size in (1, 16):
+        batches = [ids[at : at + size] for at in range(0, len(ids), size)]
+        seconds, outputs = timed(lambda batches=batches: [out.ids for batch in batches for out in engine.generate(batch)])
+        tokens = sum(map(len, ids)) + sum(map(len, outputs))
+        rows.append({"batch_size": size, "seconds": seconds, "tokens": tokens, "tokens_per_second": tokens / seconds})
+        answers.append(outputs)
+    different = sum(one != other for one, other in zip(*answers, strict=True))
+    ratio = rows[1]["tokens_per_second"] / rows[0]["tokens_per_second"]
+    show({"reading": rows, "requests": len(ids), "output_differences": different, "ratio": ratio}, as_json)
+
+
+@app.callback(invoke_without_command=True)
+def main(context: typer.Context) -> None:
+    """Without a command: select, freeze and bm25 on the synthetic stream."""
+    os.environ["HF_HUB_OFFLINE"] = "1"
+    if context.invoked_subcommand is None:
+        for command in (select, freeze, bm25):
+            command()
+
+
+if __name__ == "__main__":
+    try:
+        app()
+    except ColdreadError as error:
+        sys.exit(f"error: {error}")
