@@ -388,10 +388,27 @@ def resolve(experiment: Experiment, limit: int | None, where: str) -> ResolvedEx
     )
 
 
+class _Dumper(yaml.SafeDumper):
+    """YAML that quotes every text with a line break of its own kind, which PyYAML would not read back from other styles."""
+
+
+def _represent_text(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
+    style = '"' if any(c in text for c in "\r\x85\u2028\u2029") else None
+    return dumper.represent_scalar("tag:yaml.org,2002:str", text, style=style)
+
+
+_Dumper.add_representer(str, _represent_text)
+
+
 def dump_yaml(experiment: ResolvedExperiment) -> bytes:
     """The one YAML form of a resolved experiment: sorted keys, block style, UTF-8."""
-    text: str = yaml.safe_dump(
-        msgspec.to_builtins(experiment), sort_keys=True, allow_unicode=True, default_flow_style=False, width=10_000
+    text: str = yaml.dump(
+        msgspec.to_builtins(experiment),
+        Dumper=_Dumper,
+        sort_keys=True,
+        allow_unicode=True,
+        default_flow_style=False,
+        width=10_000,
     )
     return text.encode()
 

@@ -134,7 +134,8 @@ class RunFolder:
                 fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except OSError as error:
                 raise StateError(f"{self.path} is in use by another coldread process; wait for it to end") from error
-            self._clear_leftovers()
+            with storage(self.path):
+                self._clear_leftovers()
             yield
         finally:
             os.close(descriptor)
