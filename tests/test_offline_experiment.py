@@ -249,7 +249,10 @@ def test_the_hub_data_is_pinned_to_the_commit_of_the_specification() -> None:
 
 # Writing
 
-TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=30)
+# Any text, and often one of the characters that mean something in YAML or break a line there.
+TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=30) | st.text(
+    "a \n\r\t\x85\u2028\u2029\ufeff:#-'\"&*!|>%@`\\?[]{},", max_size=20
+)
 
 
 @given(TEXT, TEXT, TEXT, st.integers(-1, 10**9))

@@ -280,7 +280,7 @@ def test_a_context_of_another_shape_is_one_data_error_with_row_and_line(
 def test_another_number_of_ids_than_questions_is_a_data_error_with_both_counts(tmp_path: Path) -> None:
     row = _row()
     row["metadata"]["qa_pair_ids"].append("one_more")
-    with pytest.raises(DataError, match="row 0 .*2 questions but 3 qa_pair_ids"):
+    with pytest.raises(DataError, match=r"row 0 .*2 questions but 3 qa_pair_ids"):
         _load(tmp_path, [row])
 
 
