@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, settings
 from tiny import coldread, make_model, write_experiment, write_rows
 from worlds import HEADING, experiment, real_file
 
@@ -18,6 +19,10 @@ from offline.loaders import load
 from offline.loaders.raw import RawSource
 from offline.memory import Memory
 from offline.records import Extraction, History, Question
+
+# A slow machine is no failure: no deadline for an example.
+settings.register_profile("coldread", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("coldread")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
