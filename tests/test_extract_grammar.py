@@ -39,6 +39,10 @@ def _parse(text: str, grammar: GrammarForms = MQUAKE) -> StatementExtraction:
         ("Rome is located in the country of Italy.", ("Rome", "P17", "Italy")),
         ("Rome is located in the continent of Europe.", ("Rome", "P30", "Europe")),
         ("The headquarters of CBS is located in the city of New York City.", ("CBS", "P159", "New York City")),
+        # Literal text that occurs twice ends the slot at its first place.
+        ("Rome is located in Lazio is located in Italy.", ("Rome", "P131", "Lazio is located in Italy")),
+        # A slot of white space alone does not fit `The capital of {subject} is {object}.`; the catch-all does.
+        ("The capital of   is Rome.", ("capital of  ", "P1308", "Rome")),
         # `". "` inside a text is no end of a statement.
         ("The author of Mr. Fox is Dr. No.", ("Mr. Fox", "P50", "Dr. No")),
         ("Caf\u00e9 was founded by Zoe\u0308.", ("Caf\u00e9", "P112", "Zoe\u0308")),

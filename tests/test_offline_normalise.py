@@ -31,6 +31,8 @@ from offline.normalise import entity_key, entity_words
         ("\ufb01n", "fin"),
         ("ＡＢＣ", "abc"),
         ("Straße", "strasse"),
+        # Casefolding takes this letter apart (iota, diaeresis, acute); it is put together again.
+        ("\u0390", "\u0390"),
         # Capital dotted I casefolds to i and a combining dot, which no character composes.
         ("İzmir", "i\u0307zmir"),
         # Right-to-left text stays in logical order; its vowel points are marks and stay; the mark U+200F separates.

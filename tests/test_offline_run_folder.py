@@ -402,6 +402,14 @@ def test_a_run_in_use_by_another_process_is_refused_until_that_process_ends(
         pass
 
 
+def test_no_other_process_can_even_share_a_run_that_is_held(run: RunFolder) -> None:
+    share = "import fcntl, os, sys; fcntl.flock(os.open(sys.argv[1], os.O_RDONLY), fcntl.LOCK_SH | fcntl.LOCK_NB)"
+    command = [sys.executable, "-c", share, str(run.path)]
+    with run.lock():
+        assert b"BlockingIOError" in subprocess.run(command, capture_output=True, check=False).stderr
+    subprocess.run(command, check=True)
+
+
 def test_a_lock_leaves_no_file(run: RunFolder) -> None:
     before = _everything(run.path)
     with run.lock():
