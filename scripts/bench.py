@@ -60,10 +60,11 @@ from readers.read import plan_batches
 from readers.requests import make_requests, make_settings
 from readers.tokens import ChatTokenizer
 
-app = typer.Typer(help=__doc__, add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
+app = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
 DataPath = Annotated[Path | None, typer.Option("--data", help="FactConsolidation rows; else the synthetic stream.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
 Queries = Annotated[int, typer.Option(help="Questions put to rank_bm25, which is slow.", min=1)]
+Packets = Annotated[int, typer.Option(help="Requests to read.", min=2)]
 Sizes = Annotated[str, typer.Option(help="Statements, smallest first, separated by commas.")]
 
 ROUNDS = 5
@@ -246,8 +247,7 @@ def growth(sizes: Sizes = SIZES, as_json: AsJson = False) -> None:
     counts = [int(size) for size in sizes.split(",")]
     if len(counts) > 1:
         command = [sys.executable, __file__, "growth", "--json", "--sizes"]
-        outputs = [subprocess.check_output([*command, str(count)]) for count in counts]
-        rows = [json.loads(output)["seconds"][0] for output in outputs]
+        rows = [json.loads(subprocess.check_output([*command, str(count)]))["seconds"][0] for count in counts]
     else:
         rows = [grow(count) for count in (455, counts[0])][1:]
     steps = list(rows[0])[1:-1]
@@ -257,9 +257,9 @@ def growth(sizes: Sizes = SIZES, as_json: AsJson = False) -> None:
 
 
 @app.command()
-def read(as_json: AsJson = False) -> None:
-    """The embedded reader on 24 cmc packets: one request at a time against batches of 16, longest first."""
-    bench = Bench(None, questions=24)
+def read(packets: Packets = 24, as_json: AsJson = False) -> None:
+    """The embedded reader on cmc packets: one request at a time against batches of 16, longest first."""
+    bench = Bench(None, questions=packets)
     experiment, reader = bench.experiment, bench.experiment.readers[0].reader
     prompt, folder = experiment.prompt, locate(reader)
     asked = {question.id: question for question in bench.all_questions}
@@ -285,7 +285,7 @@ def read(as_json: AsJson = False) -> None:
 
 @app.callback(invoke_without_command=True)
 def main(context: typer.Context) -> None:
-    """Without a command: select, freeze and bm25 on the synthetic stream."""
+    """What selecting, freezing, ranking and reading cost here. Without a command: select, freeze, bm25; no --data."""
     os.environ["HF_HUB_OFFLINE"] = "1"
     if context.invoked_subcommand is None:
         for command in (select, freeze, bm25):
