@@ -24,6 +24,9 @@ from offline.records import Extraction, History, Question
 settings.register_profile("coldread", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("coldread")
 
+# Tiny models gain nothing from threads, and threads of several processes fight for the cores.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Tests marked `real_data` are skipped only where COLDREAD_DATA is unset; a missing file makes them fail."""

@@ -1,9 +1,16 @@
 """Tiny real parts: a byte-level tokenizer, a randomly initialised Llama, and runs that they read in a second or two."""
 
+import contextlib
+import io
 import json
+import subprocess
+import sys
+from dataclasses import dataclass
 from pathlib import Path
 
 import yaml
+
+from coldread import main
 
 TEMPLATE = (
     "{{ bos_token }}{% for message in messages %}<|{{ message['role'] }}|>{{ message['content'] }}<|end|>{% endfor %}"
@@ -128,3 +135,35 @@ def write_experiment(folder: Path, model: Path, **changes: object) -> Path:
     path = folder / "experiment.yaml"
     path.write_text(yaml.safe_dump(experiment, sort_keys=False))
     return path
+
+
+@dataclass(frozen=True)
+class Ended:
+    """What a command printed."""
+
+    stdout: str
+    stderr: str
+
+
+def coldread(*arguments: str, code: int = 0) -> Ended:
+    """Run the command line in this process, as its console script does; fails unless it ends with `code`.
+
+    Reader processes are real ones all the same.
+    """
+    out, errors, ended = io.StringIO(), io.StringIO(), 0
+    given, sys.argv = sys.argv, ["coldread", *arguments]
+    try:
+        with contextlib.redirect_stdout(out), contextlib.redirect_stderr(errors):
+            main()
+    except SystemExit as exit_request:
+        ended = int(exit_request.code or 0)
+    finally:
+        sys.argv = given
+    assert ended == code, f"exit code {ended}, expected {code}\n{out.getvalue()}\n{errors.getvalue()}"
+    return Ended(out.getvalue(), errors.getvalue())
+
+
+def start_coldread(*arguments: str) -> "subprocess.Popen[str]":
+    """Start the command line in a process of its own, to be killed or watched."""
+    command = [sys.executable, "-P", "-m", "coldread", *arguments]
+    return subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
