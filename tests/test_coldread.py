@@ -1,0 +1,274 @@
+"""The command line: every documented command, its JSON, its exit codes, and what a newcomer does wrong."""
+
+import json
+import subprocess
+import sys
+from importlib.metadata import files, version
+from pathlib import Path
+
+import pytest
+from tiny import GRAMMAR, ROWS, coldread, write_experiment, write_rows
+
+from offline.errors import ColdreadError, ReplayError
+
+COMMANDS = ("run", "load", "extract", "freeze", "read", "score", "coverage", "replay", "show")
+
+
+def subclasses(kind: type[ColdreadError]) -> set[type[ColdreadError]]:
+    return {kind, *(deeper for below in kind.__subclasses__() for deeper in subclasses(below))}
+
+
+def test_every_error_has_an_exit_code_of_its_own() -> None:
+    codes = [kind.exit_code for kind in subclasses(ColdreadError)]
+    assert len(set(codes)) == len(codes)
+    assert not {0, 2} & set(codes)
+
+
+def test_help_and_readme_document_the_exit_codes() -> None:
+    text = coldread("--help").stdout
+    readme = (Path(__file__).parents[1] / "README.md").read_text()
+    for kind in subclasses(ColdreadError) - {ColdreadError, ReplayError}:
+        assert str(kind.exit_code) in text or 21 <= kind.exit_code <= 26
+        assert f"| {kind.exit_code} |" in readme
+
+
+def test_help_loads_no_heavy_library() -> None:
+    script = (
+        "import sys\nsys.argv = ['coldread', '--help']\nimport coldread\n"
+        "try:\n    coldread.main()\nexcept SystemExit:\n    pass\n"
+        "heavy = {'torch', 'transformers', 'datasets', 'scipy', 'numpy', 'pandas'} & set(sys.modules)\n"
+        "assert not heavy, heavy\n"
+    )
+    done = subprocess.run([sys.executable, "-P", "-c", script], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert all(command in done.stdout for command in COMMANDS)
+
+
+def test_the_packages_are_this_distributions_wherever_one_stands(tmp_path: Path) -> None:
+    # -P and a folder with decoys of the same generic names.
+    for name in ("eval", "offline"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "__init__.py").write_text("raise RuntimeError('a decoy')")
+    script = "import sys, offline, readers, extract, eval, coldread\n"
+    script += "for name in ('offline', 'readers', 'extract', 'eval', 'coldread'): print(sys.modules[name].__file__)"
+    done = subprocess.run(
+        [sys.executable, "-P", "-c", script], cwd=tmp_path, capture_output=True, text=True, check=True
+    ).stdout.split()
+    top = Path(__file__).resolve().parents[1]
+    installed = {str(file.locate()) for file in files("coldread") or []}
+    assert version("coldread")
+    for path in done:
+        assert Path(path).is_relative_to(top) or path in installed
+
+
+def start(folder: Path, model: Path, *more: str, until: str = "freeze", code: int = 0, **changes: object) -> tuple[Path, str]:
+    run = folder / "run"
+    experiment, rows = write_experiment(folder, model, **changes), write_rows(folder)
+    command = ["run", str(experiment), "--data", str(rows), "--out", str(run), "--until", until, *more]
+    return run, coldread(*command, code=code).stderr
+
+
+def test_each_step_alone_makes_the_same_run_as_run_does(scored_run: Path, tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    source = scored_run.parent
+    coldread("load", str(run), "--experiment", str(source / "experiment.yaml"), "--data", str(source / "rows.jsonl"))
+    for step in ("extract", "freeze", "read", "score"):
+        coldread(step, str(run))
+    for path in sorted(p for p in scored_run.rglob("*") if p.is_file() and p.name not in {"timings.json", "manifest.json"}):
+        assert (run / path.relative_to(scored_run)).read_bytes() == path.read_bytes(), path
+    coldread("replay", str(run))
+
+
+@pytest.mark.parametrize("step", ["extract", "freeze", "read", "coverage", "score", "replay"])
+def test_a_step_out_of_order_names_the_command_to_run_first(tiny_model: Path, tmp_path: Path, step: str) -> None:
+    run, _ = start(tmp_path, tiny_model, until="load")
+    if step == "extract":
+        coldread("extract", str(run))
+        return
+    assert "coldread " in coldread(step, str(run), code=10).stderr
+
+
+@pytest.mark.parametrize("command", COMMANDS[1:])
+def test_a_folder_that_is_no_run_is_refused(tmp_path: Path, command: str) -> None:
+    more = ["q"] if command == "show" else []
+    assert coldread(command, str(tmp_path), *more, code=10).stdout == ""
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_second_run_skips_every_step(tiny_model: Path, tmp_path: Path) -> None:
+    run, _ = start(tmp_path, tiny_model)
+    before = {p: (p.read_bytes(), p.stat().st_mtime_ns) for p in run.rglob("*") if p.is_file()}
+    _, said = start(tmp_path, tiny_model)
+    assert said.count("up to date") == 3
+    assert {p: (p.read_bytes(), p.stat().st_mtime_ns) for p in run.rglob("*") if p.is_file()} == before
+
+
+def test_a_changed_setting_makes_only_what_depends_on_it_anew(tiny_model: Path, tmp_path: Path) -> None:
+    start(tmp_path, tiny_model)
+    _, said = start(tmp_path, tiny_model, settings={"hops": 1})
+    assert [line.split()[0] for line in said.splitlines() if "written" in line] == ["freeze"]
+
+
+def test_an_altered_step_is_refused_not_overwritten(tiny_model: Path, tmp_path: Path) -> None:
+    run, _ = start(tmp_path, tiny_model)
+    path = run / "packets" / "cmc.jsonl"
+    path.write_bytes(path.read_bytes().replace(b"ada", b"adb"))
+    altered = path.read_bytes()
+    assert "cmc.jsonl" in start(tmp_path, tiny_model, code=20)[1]
+    assert path.read_bytes() == altered
+
+
+def test_show_tells_the_whole_story_without_opening_labels(tiny_model: Path, tmp_path: Path, copied_run: Path) -> None:
+    run, _ = start(tmp_path, tiny_model, until="read")
+    story = json.loads(coldread("show", str(run), "ada/1", "--json").stdout)
+    assert story["golds"] is None
+    assert not (run / "labels" / "ledger.jsonl").exists()
+    assert story["views"]["cmc"]["evidence"].splitlines()[1:] == [
+        "[2] Paris lies on the river Seine.",
+        "[4] Ada lives in Paris.",
+    ]
+    scored = json.loads(coldread("show", str(copied_run), "ada/1", "--json").stdout)
+    assert scored["golds"] == ["Seine", "La Seine"]
+    assert set(scored["views"]["cmc"]["answers"]["tiny"]["metrics"]) == {"subem", "strict_em", "subem_words"}
+    assert "gold: Seine | La Seine" in coldread("show", str(copied_run), "ada/1").stdout
+
+
+def test_show_of_an_unknown_question_names_close_ones(copied_run: Path) -> None:
+    assert "ada/1" in coldread("show", str(copied_run), "ada/11", code=10).stderr
+
+
+def test_a_dry_run_counts_what_reading_then_sends_and_keeps_nothing(tiny_model: Path, tmp_path: Path, scored_run: Path) -> None:
+    experiment, rows = write_experiment(tmp_path, tiny_model), write_rows(tmp_path)
+    before = sorted(tmp_path.rglob("*"))
+    counted = json.loads(coldread("run", str(experiment), "--data", str(rows), "--dry-run", "--json").stdout)
+    seal = json.loads((scored_run / "reads/tiny/seal.json").read_text())
+    assert counted["readers"]["tiny"]["questions"] == seal["scheduled"]
+    assert counted["readers"]["tiny"]["requests"] == seal["generated"]
+    assert counted["readers"]["tiny"]["input_tokens"] == seal["input_tokens"]
+    assert sorted(tmp_path.rglob("*")) == before
+
+
+def test_a_dry_run_without_the_model_guesses_and_says_so(tmp_path: Path) -> None:
+    experiment, rows = write_experiment(tmp_path, tmp_path / "nowhere"), write_rows(tmp_path)
+    counted = json.loads(coldread("run", str(experiment), "--data", str(rows), "--dry-run", "--json").stdout)
+    assert counted["readers"]["tiny"]["tokens_counted"] is False
+    assert "is not there" in counted["readers"]["tiny"]["note"]
+
+
+@pytest.mark.parametrize(
+    ("changes", "code", "message"),
+    [
+        ({"viewz": ["cmc"]}, 3, "views"),
+        ({"views": ["cmc", "cmd"]}, 3, "unknown view 'cmd'"),
+        ({"views": []}, 3, "views"),
+        ({"regime": "huge"}, 3, "regime"),
+        ({"settings": {"hopps": 3}}, 3, "hops"),
+        ({"settings": {"budget": 0}}, 3, "budget"),
+        ({"frontend": {"kind": "grammar", "grammar": "nope"}}, 3, "nope"),
+        ({"frontend": {"kind": "oracle"}}, 3, "oracle"),
+        ({"prompt": "nope"}, 3, "nope"),
+        ({"readers": [{"use": "nope"}]}, 3, "nope"),
+        ({"readers": [{"use": {"name": "r", "engine": "transformers", "model": {"repository": "a/b"}}}]}, 6, "not pinned"),
+        ({"data": {"kind": "plain", "rows": ["bob"]}}, 4, "bob"),
+    ],
+)
+def test_a_wrong_experiment_is_one_clear_error_and_no_partial_run(
+    tiny_model: Path, tmp_path: Path, changes: dict[str, object], code: int, message: str
+) -> None:
+    run, errors = start(tmp_path, tiny_model, code=code, **changes)
+    assert message in errors
+    assert errors.count("error:") == 1
+    assert not (run / "packets").exists()
+
+
+def test_duplicate_keys_in_an_experiment_name_their_line(tiny_model: Path, tmp_path: Path) -> None:
+    path = write_experiment(tmp_path, tiny_model)
+    path.write_text(path.read_text() + "name: again\n")
+    line = len(path.read_text().splitlines())
+    errors = coldread("run", str(path), "--data", str(write_rows(tmp_path)), "--out", str(tmp_path / "run"), code=3).stderr
+    assert f"line {line}" in errors
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_missing_model_ends_reading_with_its_packets_kept(tmp_path: Path) -> None:
+    run, errors = start(tmp_path, tmp_path / "nowhere", until="score", code=6)
+    assert "nowhere" in errors
+    assert (run / "packets" / "manifest.json").exists()
+
+
+def test_a_missing_data_file_is_one_clear_error(tiny_model: Path, tmp_path: Path) -> None:
+    experiment = write_experiment(tmp_path, tiny_model)
+    errors = coldread("run", str(experiment), "--data", str(tmp_path / "no.jsonl"), "--out", str(tmp_path / "r"), code=3).stderr
+    assert "no such file" in errors
+
+
+@pytest.mark.parametrize("until", ["reed", ""])
+def test_an_unknown_step_names_the_steps(tiny_model: Path, tmp_path: Path, until: str) -> None:
+    assert "load, extract, freeze, read, score" in start(tmp_path, tiny_model, until=until, code=3)[1]
+
+
+def test_a_full_disk_is_one_clear_error_and_leaves_no_partial_file(tiny_model: Path, tmp_path: Path, full_disk: Path) -> None:
+    rows: list[dict[str, object]] = json.loads(json.dumps(ROWS))
+    rows[0]["statements"] += [f"Person{i} lives in {'x' * 100}." for i in range(2000)]  # type: ignore[operator]
+    experiment = write_experiment(tmp_path, tiny_model)
+    run = full_disk / "run"
+    data = write_rows(tmp_path, rows)
+    errors = coldread("run", str(experiment), "--data", str(data), "--out", str(run), code=7).stderr
+    assert "cannot write" in errors
+    assert [p for p in run.rglob("*") if "partial" in p.name or p.name == "histories.jsonl"] == []
+
+
+def test_a_read_only_folder_is_one_clear_error(tiny_model: Path, tmp_path: Path, read_only_folder: Path) -> None:
+    experiment, rows = write_experiment(tmp_path, tiny_model), write_rows(tmp_path)
+    done = coldread("run", str(experiment), "--data", str(rows), "--out", str(read_only_folder / "run"), code=7)
+    assert "cannot write" in done.stderr
+
+
+def test_results_that_cannot_be_printed_do_not_end_with_code_zero(scored_run: Path) -> None:
+    # A full disk behind standard output.
+    with Path("/dev/full").open("w") as full:
+        command = [sys.executable, "-P", "-m", "coldread", "show", str(scored_run), "ada/0", "--json"]
+        done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+    assert done.returncode == 7, done.stderr
+
+
+def test_a_run_limited_to_one_question_a_row_takes_the_first_of_each(tiny_model: Path, tmp_path: Path) -> None:
+    run, _ = start(tmp_path, tiny_model, "--limit", "1", until="load")
+    ids = [json.loads(line)["id"] for line in (run / "data" / "questions.jsonl").read_text().splitlines()]
+    assert ids == ["ada/0", "carl/0"]
+    assert "limit: 1" in (run / "experiment.yaml").read_text()
+
+
+def test_no_path_of_this_machine_enters_data_packets_or_labels(tiny_model: Path, tmp_path: Path) -> None:
+    run, _ = start(tmp_path, tiny_model)
+    for path in run.rglob("*"):
+        if path.is_file() and path.name != "experiment.yaml":
+            assert str(tmp_path).encode() not in path.read_bytes(), path
+    # The experiment names the model's folder, as the user wrote it, and no other path.
+    assert (run / "experiment.yaml").read_text().count("/") == str(tiny_model).count("/")
+
+
+def test_a_grammar_beside_its_experiment_is_found_from_any_folder(
+    tiny_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    start(tmp_path, tiny_model, frontend={"kind": "grammar", "grammar": "homes.yaml"})
+    assert GRAMMAR
+
+
+@pytest.mark.real_model
+def test_the_embedded_reader_reads_a_synthetic_run_that_replays(tmp_path: Path) -> None:
+    experiment = tmp_path / "small.yaml"
+    experiment.write_text(
+        "name: small\ndata: {kind: synthetic, statements: [60], questions: 4}\n"
+        "frontend: {kind: grammar, grammar: synthetic}\nviews: [cmc, closed_book]\nreaders: [{use: smollm2-135m}]\n"
+    )
+    run = tmp_path / "run"
+    summary = json.loads(coldread("run", str(experiment), "--out", str(run), "--json").stdout)
+    cells = summary["readers"]["smollm2-135m"]
+    assert {view: sum(cell["questions"] for cell in cells[view].values()) for view in cells} == {"cmc": 4, "closed_book": 4}
+    # Invented names cannot be known by heart: without evidence no question is answered.
+    assert sum(cell["subem"] for cell in cells["closed_book"].values()) == 0
+    assert sum(cell["subem"] for cell in cells["cmc"].values()) >= 1
+    coldread("replay", str(run))

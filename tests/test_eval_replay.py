@@ -1,0 +1,288 @@
+"""Replay and refusal: any changed byte is named, every broken link has its own exit code."""
+
+import json
+import random
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from tiny import coldread
+
+from eval.audit import verify_run
+from eval.replay import replay
+from eval.score import score_run
+from offline.canonical import digest_of, encode, file_digest, write_record
+from offline.errors import ColdreadError
+from offline.run_folder import Manifest, RunFolder, make_manifest, read_manifest
+from readers.records import Seal
+from readers.seal import close
+
+ALTERED = 20
+
+
+def files_of(run: Path) -> list[str]:
+    return sorted(path.relative_to(run).as_posix() for path in run.rglob("*") if path.is_file())
+
+
+def test_an_untouched_run_replays_every_link(copied_run: Path) -> None:
+    done = json.loads(coldread("replay", str(copied_run), "--json").stdout)
+    assert [link["link"] for link in done["links"]] == ["files", "extraction", "packets", "inputs", "outputs", "scores"]
+
+
+def test_replay_writes_nothing(copied_run: Path) -> None:
+    before = {p: p.read_bytes() for p in copied_run.rglob("*") if p.is_file()}
+    coldread("replay", str(copied_run))
+    assert {p: p.read_bytes() for p in copied_run.rglob("*") if p.is_file()} == before
+
+
+def _refusals(run: Path) -> list[tuple[str, ColdreadError]]:
+    """What scoring and replay say of a run that was changed; fails if either accepts it."""
+    found = []
+    for name, action in (
+        ("score", lambda: score_run(RunFolder(run), RunFolder(run).experiment())),
+        ("replay", lambda: replay(RunFolder(run), lambda link, detail: None)),
+    ):
+        with pytest.raises(ColdreadError) as caught:
+            action()
+        found.append((name, caught.value))
+    return found
+
+
+def test_any_single_byte_changed_added_or_removed_in_any_file_is_refused_and_named(copied_run: Path) -> None:
+    draw = random.Random(7)
+    openings = (copied_run / "labels" / "ledger.jsonl").read_bytes()
+    for name in files_of(copied_run):
+        path = copied_run / name
+        content = path.read_bytes()
+        if not content:
+            path.write_bytes(b"x")
+            assert all(path.name in str(error) for _, error in _refusals(copied_run))
+        places = {0, len(content) - 1, *(draw.randrange(len(content)) for _ in range(4))} if content else set()
+        for place in sorted(places):
+            other = bytes([content[place] ^ (1 << draw.randrange(8))])
+            damaged = {
+                "changed": content[:place] + other + content[place + 1 :],
+                "added": content[:place] + b"x" + content[place:],
+                "removed": content[:place] + content[place + 1 :],
+            }
+            for how, data in damaged.items():
+                path.write_bytes(data)
+                for action, error in _refusals(copied_run):
+                    assert path.name in str(error), f"{action}: byte {place} of {name} {how}: {error}"
+                    assert error.exit_code in {20, 26}, f"{action}: byte {place} of {name} {how}: {error}"
+        path.write_bytes(content)
+    # No refused score opened the labels.
+    assert (copied_run / "labels" / "ledger.jsonl").read_bytes() == openings
+    verify_run(RunFolder(copied_run))
+
+
+def test_any_file_removed_is_refused_and_named(copied_run: Path) -> None:
+    for name in files_of(copied_run):
+        path = copied_run / name
+        content = path.read_bytes()
+        path.unlink()
+        for _, error in _refusals(copied_run):
+            assert path.name in str(error) or path.parent.name in str(error), f"{name}: {error}"
+        path.write_bytes(content)
+
+
+@pytest.mark.parametrize("place", ["", "data", "packets", "labels", "reads", "reads/tiny", "reads/tiny/requests", "scores"])
+def test_any_file_or_folder_added_is_refused_and_named(copied_run: Path, place: str) -> None:
+    stranger = copied_run / place / "stranger"
+    for make, remove in ((lambda: stranger.write_text(""), stranger.unlink), (stranger.mkdir, stranger.rmdir)):
+        make()
+        for _, error in _refusals(copied_run):
+            assert "stranger" in str(error)
+        remove()
+
+
+def test_a_file_swapped_for_a_link_to_the_same_bytes_is_refused(copied_run: Path, tmp_path: Path) -> None:
+    path = copied_run / "packets" / "cmc.jsonl"
+    path.rename(tmp_path / "cmc.jsonl")
+    path.symlink_to(tmp_path / "cmc.jsonl")
+    for _, error in _refusals(copied_run):
+        assert "cmc.jsonl" in str(error)
+
+
+def reseal(run: Path) -> None:
+    """Forge: make every manifest and the seal fit the files as they are now, as an insider could."""
+
+    def remake(folder: Path, beside: tuple[str, ...] = (), **inputs: str) -> Manifest:
+        old = read_manifest(folder)
+        names = [e.name for e in old.files]
+        made = make_manifest(folder, old.step, {**old.inputs, **inputs}, names)
+        write_record(folder / "manifest.json", made)
+        return made
+
+    data = remake(run / "data")
+    labels = remake(run / "labels", data=data.digest)
+    extraction = remake(run / "extraction", data=data.digest)
+    packets = remake(run / "packets", data=data.digest, extraction=extraction.digest)
+    reads = run / "reads" / "tiny"
+    requests, tokenizer = remake(reads / "requests", packets=packets.digest), remake(reads / "tokenizer")
+    seal = msgspec.json.decode((reads / "seal.json").read_bytes(), type=Seal)
+    seal = close(
+        msgspec.structs.replace(
+            seal,
+            data=data.digest,
+            extraction=extraction.digest,
+            packets=packets.digest,
+            requests=requests.digest,
+            tokenizer=tokenizer.digest,
+            predictions=file_digest(reads / "predictions.jsonl"),
+            labels=file_digest(run / "labels" / "labels.jsonl"),
+        )
+    )
+    write_record(reads / "seal.json", seal)
+    remake(reads, seal=seal.root)
+    remake(run / "scores", labels=labels.digest, seal_tiny=seal.root)
+
+
+def edit_line(path: Path, number: int, change: Callable[[dict[str, Any]], None]) -> None:
+    lines = path.read_bytes().splitlines()
+    record = json.loads(lines[number])
+    change(record)
+    lines[number] = encode(record)
+    path.write_bytes(b"".join(line + b"\n" for line in lines))
+
+
+def swap_statuses(record: dict[str, Any]) -> None:
+    record.update(status="no_fact", triples=[], reason="forged")
+
+
+READS = "reads/tiny"
+FORGERIES: dict[str, tuple[int, str, Callable[[Path], None]]] = {
+    "extraction": (21, "Ada lives in Rome", lambda run: edit_line(run / "extraction/statements.jsonl", 0, swap_statuses)),
+    "packets": (22, "ada/0", lambda run: edit_line(run / "packets/cmc.jsonl", 0, lambda r: r.update(records=9))),
+    "schedule": (23, "cmc", lambda run: edit_line(run / f"{READS}/requests/schedule.jsonl", 0, lambda r: r.update(cut=1))),
+    "ids": (23, "inputs.u32", lambda run: flip_ids(run)),
+    "outputs": (24, "line 1", lambda run: edit_line(run / f"{READS}/predictions.jsonl", 0, lambda r: r.update(text="Paris"))),
+    "scores": (
+        25,
+        "tiny.jsonl",
+        lambda run: edit_line(run / "scores/tiny.jsonl", 0, lambda r: r["metrics"].update(subem=True)),
+    ),
+    "cells": (25, "cells", lambda run: edit_line(run / "scores/tiny.cells.jsonl", 0, lambda r: r["correct"].update(subem=4))),
+    "labels": (25, "tiny.jsonl", lambda run: edit_line(run / "labels/labels.jsonl", 0, lambda r: r.update(golds=["Rome"]))),
+}
+
+
+def flip_ids(run: Path) -> None:
+    path = run / "reads/tiny/requests/inputs.u32"
+    data = bytearray(path.read_bytes())
+    data[4 * 30] ^= 1
+    path.write_bytes(bytes(data))
+
+
+@pytest.mark.parametrize("link", FORGERIES)
+def test_a_forgery_with_fitting_hashes_breaks_its_own_link(copied_run: Path, link: str) -> None:
+    code, named, forge = FORGERIES[link]
+    forge(copied_run)
+    reseal(copied_run)
+    verify_run(RunFolder(copied_run))  # the hashes fit: only deriving again finds it out
+    assert named in coldread("replay", str(copied_run), code=code).stderr
+
+
+def test_resealing_an_honest_run_still_replays(copied_run: Path) -> None:
+    # So that the tests above fail for the forgery and not for the resealing.
+    reseal(copied_run)
+    coldread("replay", str(copied_run))
+
+
+def test_a_seal_over_other_packets_breaks_the_seal_link(copied_run: Path) -> None:
+    reads = copied_run / "reads" / "tiny"
+    seal = msgspec.json.decode((reads / "seal.json").read_bytes(), type=Seal)
+    seal = close(msgspec.structs.replace(seal, packets="0" * 64))
+    write_record(reads / "seal.json", seal)
+    write_record(
+        reads / "manifest.json",
+        make_manifest(reads, "reads", {"seal": seal.root}, ["predictions.jsonl", "seal.json", "timings.json"]),
+    )
+    assert "packets" in coldread("replay", str(copied_run), code=26).stderr
+    assert coldread("score", str(copied_run), code=26).stdout == ""
+
+
+def test_labels_exchanged_after_sealing_break_the_seal_link(copied_run: Path) -> None:
+    edit_line(copied_run / "labels/labels.jsonl", 0, lambda r: r.update(golds=["Rome"]))
+    old = read_manifest(copied_run / "labels")
+    write_record(
+        copied_run / "labels" / "manifest.json",
+        make_manifest(copied_run / "labels", old.step, old.inputs, ["labels.jsonl"]),
+    )
+    assert "committed" in coldread("score", str(copied_run), code=26).stderr
+
+
+def test_a_ledger_shorter_than_the_seal_saw_is_refused(copied_run: Path) -> None:
+    reads = copied_run / "reads" / "tiny"
+    seal = msgspec.json.decode((reads / "seal.json").read_bytes(), type=Seal)
+    seal = close(msgspec.structs.replace(seal, ledger=5))
+    write_record(reads / "seal.json", seal)
+    write_record(
+        reads / "manifest.json",
+        make_manifest(reads, "reads", {"seal": seal.root}, ["predictions.jsonl", "seal.json", "timings.json"]),
+    )
+    assert "ledger" in coldread("replay", str(copied_run), code=26).stderr
+
+
+def test_replay_without_tokens_loads_neither_torch_nor_transformers(copied_run: Path) -> None:
+    script = (
+        "import sys\nfrom pathlib import Path\nfrom eval.replay import replay\nfrom offline.run_folder import RunFolder\n"
+        "replay(RunFolder(Path(sys.argv[1])), lambda link, detail: print(link), tokens=False)\n"
+        "assert not {'torch', 'transformers', 'datasets'} & set(sys.modules)\n"
+    )
+    done = subprocess.run([sys.executable, "-P", "-c", script, str(copied_run)], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["files", "extraction", "packets", "tokens", "scores"]
+
+
+def test_replay_with_tokens_loads_no_torch(copied_run: Path) -> None:
+    script = (
+        "import sys\nfrom pathlib import Path\nfrom eval.replay import replay\nfrom offline.run_folder import RunFolder\n"
+        "replay(RunFolder(Path(sys.argv[1])), lambda link, detail: None)\nassert 'torch' not in sys.modules\n"
+    )
+    subprocess.run([sys.executable, "-P", "-c", script, str(copied_run)], check=True)
+
+
+@pytest.mark.parametrize("below", ["", "tiny"])
+def test_a_run_published_without_its_tokenizer_replays_with_one_supplied(copied_run: Path, tmp_path: Path, below: str) -> None:
+    kept, given = copied_run / "reads" / "tiny" / "tokenizer", tmp_path / "given"
+    shutil.copytree(kept, given / below)
+    for path in kept.iterdir():
+        if path.name != "manifest.json":
+            path.unlink()
+    coldread("replay", str(copied_run), "--tokenizer", str(given))
+    assert "missing" in coldread("replay", str(copied_run), code=ALTERED).stderr
+
+
+def test_a_supplied_tokenizer_with_another_byte_is_refused(copied_run: Path, tmp_path: Path) -> None:
+    given = Path(shutil.copytree(copied_run / "reads" / "tiny" / "tokenizer", tmp_path / "given"))
+    (given / "tokenizer.json").write_bytes((given / "tokenizer.json").read_bytes() + b" ")
+    assert "tokenizer.json" in coldread("replay", str(copied_run), "--tokenizer", str(given), code=ALTERED).stderr
+
+
+def test_freeze_check_names_the_first_packet_that_differs(copied_run: Path) -> None:
+    coldread("freeze", str(copied_run), "--check")
+    edit_line(copied_run / "packets/stale_closure.jsonl", 2, lambda r: r.update(truncated=True))
+    old = read_manifest(copied_run / "packets")
+    names = [entry.name for entry in old.files]
+    write_record(copied_run / "packets" / "manifest.json", make_manifest(copied_run / "packets", old.step, old.inputs, names))
+    errors = coldread("freeze", str(copied_run), "--check", code=22).stderr
+    assert "stale_closure" in errors
+    assert "line 3" in errors
+
+
+def test_a_later_format_is_refused_by_its_number(copied_run: Path) -> None:
+    path = copied_run / "reads" / "tiny" / "seal.json"
+    path.write_bytes(path.read_bytes().replace(b'"format":1', b'"format":2'))
+    errors = coldread("score", str(copied_run), code=ALTERED).stderr
+    assert "another version" in errors
+
+
+def test_a_record_digest_is_the_digest_of_its_stored_line(copied_run: Path) -> None:
+    schedule = [json.loads(line) for line in (copied_run / "reads/tiny/requests/schedule.jsonl").read_text().splitlines()]
+    packets = (copied_run / "packets/cmc.jsonl").read_bytes().splitlines()
+    assert schedule[0]["packet"] == digest_of(json.loads(packets[0]))
