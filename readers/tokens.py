@@ -59,7 +59,11 @@ class ChatTokenizer:
         os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
         os.environ.setdefault("TRANSFORMERS_NO_ADVISORY_WARNINGS", "1")
         try:
-            from transformers import AutoTokenizer
+            # tokenizer.json is the tokenizer, whatever class a library would wrap around it, and needs no torch.
+            if (folder / "tokenizer.json").is_file():
+                from transformers import PreTrainedTokenizerFast as Loader
+            else:
+                from transformers import AutoTokenizer as Loader
         except ImportError as error:
             raise ConfigurationError(
                 "token ids need a package that is not installed; run: pip install 'coldread[replay]'"
@@ -67,7 +71,7 @@ class ChatTokenizer:
         self.folder = folder
         self._thinking = thinking
         try:
-            self._tokenizer: Any = AutoTokenizer.from_pretrained(str(folder), local_files_only=True, trust_remote_code=False)
+            self._tokenizer: Any = Loader.from_pretrained(str(folder), local_files_only=True, trust_remote_code=False)
         except Exception as error:  # transformers raises whatever its readers raise
             raise ModelError(f"the tokenizer in {folder} cannot be loaded: {error}; check the model folder") from error
         if not self._tokenizer.chat_template:

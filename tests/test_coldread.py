@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+import zipfile
 from importlib.metadata import files, version
 from pathlib import Path
 
@@ -272,3 +273,33 @@ def test_the_embedded_reader_reads_a_synthetic_run_that_replays(tmp_path: Path) 
     assert sum(cell["subem"] for cell in cells["closed_book"].values()) == 0
     assert sum(cell["subem"] for cell in cells["cmc"].values()) >= 1
     coldread("replay", str(run))
+
+
+def test_a_wheel_carries_every_package_and_its_configuration_under_its_own_name(tmp_path: Path) -> None:
+    top = Path(__file__).resolve().parents[1]
+    build = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(tmp_path / "dist")]
+    subprocess.run(build, cwd=top, check=True, capture_output=True)
+    (wheel,) = (tmp_path / "dist").glob("coldread-*.whl")
+    site = tmp_path / "site"
+    with zipfile.ZipFile(wheel) as archive:
+        archive.extractall(site)
+    tops = {path.name for path in site.iterdir() if not path.name.endswith(".dist-info")}
+    assert tops == {"offline", "readers", "extract", "eval", "coldread.py", "coldread_configs"}
+    # From the wheel alone, away from the source tree: a shipped experiment runs to its packets.
+    script = "import sys; sys.path.insert(0, sys.argv.pop(1)); import coldread; print(coldread.__file__); coldread.main()"
+    command = [
+        sys.executable,
+        "-P",
+        "-c",
+        script,
+        str(site),
+        "run",
+        "demo",
+        "--until",
+        "freeze",
+        "--out",
+        str(tmp_path / "run"),
+    ]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith(str(site))
