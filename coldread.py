@@ -271,7 +271,7 @@ def _score_tables(console: Console, place: RunFolder) -> None:
             table.add_row(
                 cell.view,
                 cell.hop_class,
-                cell.length,
+                cell.length or "all",
                 str(cell.questions),
                 _percent(cell.correct["subem"], cell.questions),
                 f"{cell.low}-{cell.high}",

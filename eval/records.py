@@ -46,15 +46,15 @@ class Score(Record, frozen=True):
 
 
 class Cell(Record, frozen=True):
-    """Counts of one reader, view, hop class and history length (`all` pools), and a Wilson 95 % interval of `subem`.
+    """Counts of one reader, view, hop class and history length, and a Wilson 95 % interval of `subem`.
 
-    low, high: percent, two decimals, as strings. blind: whether the reader was sealed before any label was opened.
+    length: None where all lengths are pooled. low, high: percent, two decimals, as strings. blind: whether the reader was sealed before any label was opened.
     """
 
     reader: str
     view: str
     hop_class: str
-    length: str
+    length: str | None
     questions: int
     correct: dict[str, int]
     low: str

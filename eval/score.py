@@ -20,6 +20,9 @@ from readers.seal import read_predictions, read_seal, reads_folder
 
 __all__ = ["score_run", "substring_exact_match"]
 
+# reader, view, hop class, history length (None where pooled)
+CellKey = tuple[str, str, str, str | None]
+
 
 def score_reader(run: RunFolder, reader: str, golds: Mapping[str, Sequence[str]]) -> list[Score]:
     """Every scheduled question of one reader, in schedule order; a failed generation is a wrong answer."""
@@ -50,7 +53,7 @@ def score_reader(run: RunFolder, reader: str, golds: Mapping[str, Sequence[str]]
     return scores
 
 
-def _cell(key: tuple[str, str, str, str], scores: Sequence[Score], blind: bool) -> Cell:
+def _cell(key: CellKey, scores: Sequence[Score], blind: bool) -> Cell:
     reader, view, hop_class, length = key
     correct = {name: sum(score.metrics[name] for score in scores) for name in scores[0].metrics}
     low, high = wilson(correct["subem"], len(scores))
@@ -68,11 +71,12 @@ def _cell(key: tuple[str, str, str, str], scores: Sequence[Score], blind: bool) 
 
 
 def tabulate(scores: Sequence[Score], blind: bool) -> Iterator[Cell]:
-    """Cells of one reader by view, hop class and history length, in order of first appearance; `all` pools lengths."""
-    groups: dict[tuple[str, str, str, str], list[Score]] = {}
-    for length_of in (lambda score: "all", lambda score: score.length):
+    """Cells by view and hop class over all lengths, then by history length too; each in order of first appearance."""
+    groups: dict[CellKey, list[Score]] = {}
+    for pooled in (True, False):
         for score in scores:
-            groups.setdefault((score.reader, score.view, score.hop_class, length_of(score)), []).append(score)
+            key: CellKey = (score.reader, score.view, score.hop_class, None if pooled else score.length)
+            groups.setdefault(key, []).append(score)
     for key, group in groups.items():
         yield _cell(key, group, blind)
 
@@ -139,7 +143,7 @@ def score_summary(run: RunFolder, experiment: ResolvedExperiment) -> dict[str, A
             "failed": seal.failed,
         }
         for cell in read_cells(run, name):
-            if cell.length == "all":
+            if cell.length is None:
                 readers.setdefault(name, {}).setdefault(cell.view, {})[cell.hop_class] = {
                     "questions": cell.questions,
                     **cell.correct,

@@ -36,8 +36,8 @@ def test_cells_count_by_view_hops_and_length_and_pool_lengths() -> None:
     ]
     cells = {(c.view, c.hop_class, c.length): (c.questions, c.correct) for c in tabulate(scores, blind=True)}
     assert cells == {
-        ("cmc", "sh", "all"): (3, {"subem": 2, "strict_em": 1}),
-        ("cmc", "mh", "all"): (1, {"subem": 0, "strict_em": 0}),
+        ("cmc", "sh", None): (3, {"subem": 2, "strict_em": 1}),
+        ("cmc", "mh", None): (1, {"subem": 0, "strict_em": 0}),
         ("cmc", "sh", "6k"): (2, {"subem": 1, "strict_em": 1}),
         ("cmc", "sh", "32k"): (1, {"subem": 1, "strict_em": 0}),
         ("cmc", "mh", "6k"): (1, {"subem": 0, "strict_em": 0}),
