@@ -48,7 +48,8 @@ class Score(Record, frozen=True):
 class Cell(Record, frozen=True):
     """Counts of one reader, view, hop class and history length, and a Wilson 95 % interval of `subem`.
 
-    length: None where all lengths are pooled. low, high: percent, two decimals, as strings. blind: whether the reader was sealed before any label was opened.
+    length: None where all lengths are pooled. low, high: percent, two decimals, as strings. blind: whether the reader was
+    sealed before any label was opened.
     """
 
     reader: str

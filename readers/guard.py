@@ -1,8 +1,8 @@
 """The guard of a reader process: an audit hook that raises if the process opens what a reader must not see.
 
-Forbidden are the run's folder and the raw rows, known by file name and size, or by the hub's cache name. This guards
-against accidents (a plug-in that reads a label file, a library that walks a folder), not against malice: code that wants
-to cheat can unhook itself by other means, and what it may know of the benchmark by heart nobody can check.
+Forbidden are the run's folder and the raw rows, wherever a copy of them lies (they are known by size and sha256), or the
+hub's cache of them. This guards against accidents (a plug-in that reads a label file, a library that walks a folder), not
+against malice: code that wants to cheat finds other means, and what it knows of a benchmark by heart nobody can check.
 """
 
 import os
@@ -10,17 +10,18 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from offline.canonical import Record
+from offline.canonical import Record, file_digest
 from offline.errors import GuardError
 
-_OPENING = {"open", "os.listdir", "os.scandir", "os.open", "shutil.copyfile", "os.rename", "os.link", "os.symlink"}
+# Audit events that open or move something, and how many of their arguments are paths.
+_PATHS = {"open": 1, "os.listdir": 1, "os.scandir": 1, "os.rename": 2, "os.link": 2, "os.symlink": 2}
 
 
 class Forbidden(Record, frozen=True):
-    """What a reader process must not open: a folder by its real path, raw files by name and size, cache names."""
+    """What a reader process must not open: a folder by its real path, raw files by size and sha256, cache names."""
 
     folders: tuple[str, ...]
-    files: tuple[tuple[str, int], ...] = ()
+    files: tuple[tuple[int, str], ...] = ()
     names: tuple[str, ...] = ()
 
 
@@ -37,21 +38,29 @@ def check() -> None:
 def forbid(forbidden: Forbidden) -> None:
     """Install the hook; it cannot be removed. GuardError is raised inside whatever tries to open a forbidden path."""
     folders = [Path(folder).resolve() for folder in forbidden.folders]
-    sizes = dict(forbidden.files)
+    sizes = {size for size, _ in forbidden.files}
+    hashing = False
 
-    def refuse(path: str) -> None:
-        violations.append(path)
-        check()
+    def is_forbidden(path: Path) -> bool:
+        nonlocal hashing
+        if any(map(path.is_relative_to, folders)) or any(part in forbidden.names for part in path.parts):
+            return True
+        if not sizes or not path.is_file() or path.stat().st_size not in sizes:
+            return False
+        hashing = True  # hashing opens the file, which comes back here
+        try:
+            return (path.stat().st_size, file_digest(path)) in forbidden.files
+        finally:
+            hashing = False
 
     def hook(event: str, arguments: Sequence[object]) -> None:
-        if event not in _OPENING:
+        if event not in _PATHS or hashing:
             return
-        for argument in arguments[:2]:
+        for argument in arguments[: _PATHS[event]]:
             if isinstance(argument, (str, bytes, os.PathLike)):
                 path = Path(os.path.realpath(os.fsdecode(argument)))
-                if any(map(path.is_relative_to, folders)) or any(part in forbidden.names for part in path.parts):
-                    refuse(str(path))
-                if path.name in sizes and path.exists() and path.stat().st_size == sizes[path.name]:
-                    refuse(str(path))
+                if is_forbidden(path):
+                    violations.append(str(path))
+                    check()
 
     sys.addaudithook(hook)

@@ -179,7 +179,7 @@ def forbidden_paths(run: RunFolder, experiment: ResolvedExperiment) -> Forbidden
     if isinstance(experiment.data, FactConsolidationData):
         flat = experiment.data.repository.replace("/", "--"), experiment.data.repository.replace("/", "___")
         names = (f"datasets--{flat[0]}", flat[1])
-    files = ((inputs["source_file"], int(inputs["source_size"])),) if "source_file" in inputs else ()
+    files = ((int(inputs["source_size"]), inputs["source_sha256"]),) if "source_sha256" in inputs else ()
     return Forbidden(folders=(str(run.path.resolve()),), files=files, names=names)
 
 

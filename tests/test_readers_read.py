@@ -294,6 +294,25 @@ def test_a_reader_process_may_open_other_files(tiny_model: Path, tmp_path: Path,
     coldread("read", str(run))
 
 
+def test_a_renamed_copy_of_the_raw_rows_is_forbidden_too(
+    tiny_model: Path, tmp_path: Path, plugin: Callable[[str], Path]
+) -> None:
+    target = tmp_path / "copy.bin"
+    plugin(f"open(self.options['target']).read()\n{ANSWER}")
+    run = frozen_run(tmp_path, tiny_model, readers=their_reader(tiny_model, target))
+    shutil.copyfile(tmp_path / "rows.jsonl", target)
+    assert "copy.bin" in coldread("read", str(run), code=9).stderr
+
+
+def test_reading_from_inside_the_run_folder_works(
+    tiny_model: Path, tmp_path: Path, plugin: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plugin(f"open('/dev/null', 'r').close()\n{ANSWER}")
+    run = frozen_run(tmp_path, tiny_model, readers=their_reader(tiny_model, tmp_path))
+    monkeypatch.chdir(run)
+    coldread("read", ".")
+
+
 def test_a_reader_process_is_started_with_no_path_of_the_run(
     tiny_model: Path, tmp_path: Path, plugin: Callable[[str], Path]
 ) -> None:

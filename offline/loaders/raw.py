@@ -49,10 +49,10 @@ class RawSource:
     split: str = ""
 
     def identity(self) -> dict[str, str]:
-        """What the run records of its source: file name, size and sha256, or repository, revision and split."""
+        """What the run records of its source: sha256 and size of the file, or repository, revision and split."""
         if self.path is None:
             return {"repository": self.repository, "revision": self.revision, "split": self.split}
-        return {"file": self.path.name, "sha256": file_digest(self.path), "size": str(self.path.stat().st_size)}
+        return {"sha256": file_digest(self.path), "size": str(self.path.stat().st_size)}
 
     def rows(self, columns: Columns) -> Iterator[RawRow]:
         """The rows in source order with these columns (None where absent); DataError names the row that does not fit."""
