@@ -1,6 +1,7 @@
 """The command line: thin, one function a command. `main` turns every ColdreadError into one line and its exit code."""
 
 import json
+import shlex
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -12,7 +13,6 @@ import typer
 from rich.console import Console
 from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
-from rich.table import Table
 
 from offline.errors import ColdreadError, ConfigurationError, StorageError
 from offline.run_folder import RunFolder
@@ -44,7 +44,8 @@ def _print(as_json: bool, result: dict[str, Any], human: Callable[[Console], Non
     if as_json:
         print(json.dumps(result, ensure_ascii=False, indent=1))
     else:
-        human(Console(width=None if sys.stdout.isatty() else 100))
+        # A table is never cut to a narrower terminal: a number without its end is worse than a wrapped line.
+        human(Console(width=max(100, Console().width)))
     sys.stdout.flush()
 
 
@@ -96,12 +97,13 @@ def run(
 ) -> None:
     """Do everything: load, extract, freeze, read, score. Steps that are up to date are skipped."""
     from eval import run as steps
+    from eval import tables
     from eval.score import score_summary
 
     plan = steps.make_plan(experiment, data, limit)
     if dry_run:
         estimate = steps.dry_run(plan, _say)
-        _print(as_json, estimate, lambda console: _estimate_table(console, estimate))
+        _print(as_json, estimate, lambda console: tables.estimate(console, estimate))
         return
     folder = RunFolder(out or steps.default_out(plan.experiment))
     with _progress() as progress:
@@ -111,10 +113,10 @@ def run(
     _print(
         as_json,
         {"run": str(folder.path), **summary},
-        lambda console: _score_tables(console, folder) if scored else None,
+        lambda console: tables.scores(console, folder) if scored else None,
     )
     if scored:
-        _say("done", f"{folder.path}: audit it with `coldread replay {folder.path}`")
+        _say("done", f"{folder.path}: audit it with `coldread replay {shlex.quote(str(folder.path))}`")
 
 
 @app.command()
@@ -195,17 +197,19 @@ def read(
 @app.command()
 def score(folder: RunArgument, as_json: Json = False) -> None:
     """Open the labels and score sealed predictions. Refuses an unsealed or altered run."""
+    from eval import tables
     from eval.score import score_run, score_summary
 
     place = RunFolder(folder)
     with place.lock():
         score_run(place, place.experiment())
-    _print(as_json, score_summary(place, place.experiment()), lambda console: _score_tables(console, place))
+    _print(as_json, score_summary(place, place.experiment()), lambda console: tables.scores(console, place))
 
 
 @app.command()
 def coverage(folder: RunArgument, as_json: Json = False) -> None:
     """Count how often a view's evidence holds a gold answer. Opens the labels, and the ledger says so."""
+    from eval import tables
     from eval.coverage import coverage as count
     from eval.labels import open_labels
 
@@ -214,7 +218,7 @@ def coverage(folder: RunArgument, as_json: Json = False) -> None:
         experiment = place.experiment()
         place.need("packets")
         result = count(place, experiment, open_labels(place, "coverage"))
-    _print(as_json, result, lambda console: _coverage_table(console, result))
+    _print(as_json, result, lambda console: tables.coverage(console, result))
 
 
 @app.command()
@@ -245,100 +249,11 @@ def show(
     as_json: Json = False,
 ) -> None:
     """Print one question's whole story."""
+    from eval import tables
     from eval.show import show as story
 
     result = story(RunFolder(folder), question)
-    _print(as_json, result, lambda console: _story(console, result))
-
-
-def _percent(count: int, of: int) -> str:
-    return f"{100 * count / of:.2f}" if of else "-"
-
-
-def _score_tables(console: Console, place: RunFolder) -> None:
-    from eval.score import read_cells
-
-    for plan in place.experiment().readers:
-        cells = read_cells(place, plan.reader.name)
-        blind = "sealed blind" if all(cell.blind for cell in cells) else "sealed after labels were opened"
-        table = Table(title=f"{plan.reader.name}: {blind}", title_justify="left")
-        for heading in ("view", "hops", "length"):
-            table.add_column(heading)
-        for heading in ("questions", "subem %", "Wilson 95 %", *[name for name in cells[0].correct if name != "subem"]):
-            table.add_column(heading, justify="right")
-        for cell in cells:
-            others = [str(count) for name, count in cell.correct.items() if name != "subem"]
-            table.add_row(
-                cell.view,
-                cell.hop_class,
-                cell.length or "all",
-                str(cell.questions),
-                _percent(cell.correct["subem"], cell.questions),
-                f"{cell.low}-{cell.high}",
-                *others,
-            )
-        console.print(table)
-
-
-def _coverage_table(console: Console, result: dict[str, Any]) -> None:
-    table = Table("view", "hops", title="gold in evidence", title_justify="left")
-    for heading in ("questions", "in evidence", "as value", "records", "characters", "truncated"):
-        table.add_column(heading, justify="right")
-    for view, cells in result["views"].items():
-        for hop_class, cell in cells.items():
-            if isinstance(cell, dict):
-                table.add_row(
-                    view,
-                    hop_class,
-                    str(cell["questions"]),
-                    str(cell["gold_in_evidence"]),
-                    str(cell["gold_as_value"]),
-                    f"{cell['records'] / cell['questions']:.1f}",
-                    f"{cell['characters'] / cell['questions']:.0f}",
-                    str(cells["truncated"]),
-                )
-    console.print(table)
-
-
-def _estimate_table(console: Console, estimate: dict[str, Any]) -> None:
-    table = Table(title="dry run: nothing was read, nothing is kept", title_justify="left")
-    for heading in ("reader", "questions", "requests", "input tokens", "output tokens <=", "minutes"):
-        table.add_column(heading, justify="left" if heading == "reader" else "right")
-    for name, cost in estimate["readers"].items():
-        about = "" if cost["tokens_counted"] else "~"
-        minutes = "unknown rate" if cost["minutes"] is None else f"~{cost['minutes']}"
-        table.add_row(
-            name,
-            str(cost["questions"]),
-            str(cost["requests"]),
-            about + str(cost["input_tokens"]),
-            str(cost["output_tokens_at_most"]),
-            minutes,
-        )
-    console.print(table)
-    console.print(f"{estimate['bytes'] / 1e6:.1f} MB in the run folder before predictions", highlight=False)
-    for name, cost in estimate["readers"].items():
-        if "note" in cost:
-            console.print(escape(f"{name}: tokens guessed from characters: {cost['note']}"), highlight=False)
-
-
-def _story(console: Console, story: dict[str, Any]) -> None:
-    out = console.file
-    print(f"{story['question']}  ({story['history']}, {story['hop_class']})\n  {story['text']}", file=out)
-    golds = " | ".join(story["golds"]) if story["golds"] else "not opened (run `coldread score` first)"
-    print(f"  gold: {golds}", file=out)
-    for view, shown in story["views"].items():
-        notes = [f"{shown['records']} records"] + ["truncated"] * shown["truncated"]
-        notes += [f"fallback to {shown['fallback']}"] if shown["fallback"] else []
-        print(f"\n{view}: {', '.join(notes)}", file=out)
-        lines = shown["evidence"].split("\n")
-        for line in lines[:40]:
-            print(f"    {line[:200]}", file=out)
-        if len(lines) > 40:
-            print(f"    … {len(lines) - 40} more lines (--json prints all)", file=out)
-        for reader, answer in shown["answers"].items():
-            verdict = ", ".join(f"{k} {'right' if v else 'wrong'}" for k, v in (answer["metrics"] or {}).items())
-            print(f"  {reader}: {answer['text']!r} [{answer['finish_reason']}] {verdict}", file=out)
+    _print(as_json, result, lambda console: tables.story(console, result))
 
 
 def main() -> None:

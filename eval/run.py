@@ -11,8 +11,9 @@ from eval.labels import commitment, labels_step
 from eval.score import score_run
 from extract.steps import extract_step
 from offline.canonical import digest_of
+from offline.configuration import find_config, load_yaml
 from offline.errors import ConfigurationError, ModelError, StateError
-from offline.experiment import Experiment, ReaderPlan, ResolvedExperiment, find_config, load_yaml, resolve
+from offline.experiment import Experiment, ReaderPlan, ResolvedExperiment, resolve
 from offline.run_folder import RunFolder
 from offline.steps import freeze_step, load_step, raw_source, read_data, read_evidence, read_packets
 from readers.pins import check_pin, locate

@@ -4,17 +4,14 @@ An experiment file names its grammar, prompt and readers; resolving replaces eac
 folder explains itself and no later edit of configs/ can change what a run says.
 """
 
-import difflib
 from pathlib import Path
-from typing import Any, Literal, TypeVar
+from typing import Literal
 
 import msgspec
-import yaml
 
-from offline.canonical import Record, digest_of, encode
-from offline.errors import ConfigurationError, DataError
-
-T = TypeVar("T")
+from offline.canonical import Record
+from offline.configuration import find_config, load_yaml
+from offline.errors import ConfigurationError
 
 # FactConsolidation on the hub: MemoryAgentBench at this commit (spec §2).
 HUB_REPOSITORY = "ai-hyz/MemoryAgentBench"
@@ -208,96 +205,6 @@ class ResolvedExperiment(Record, frozen=True):
     format: Literal[1] = 1
 
 
-class _UniqueKeys(yaml.SafeLoader):
-    """YAML that refuses a key given twice, and the merge key, which can hide one."""
-
-    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
-        seen = set()
-        for key_node, _ in node.value:
-            if not isinstance(key_node, yaml.ScalarNode) or key_node.tag == "tag:yaml.org,2002:merge":
-                raise yaml.constructor.ConstructorError(None, None, "only plain keys are allowed", key_node.start_mark)
-            key = self.construct_object(key_node, deep=True)
-            if key in seen:
-                raise yaml.constructor.ConstructorError(None, None, f"the key {key!r} is given twice", key_node.start_mark)
-            seen.add(key)
-        return super().construct_mapping(node, deep)
-
-
-def parse_yaml(text: str, kind: type[T], where: str) -> T:
-    """A typed configuration from YAML; ConfigurationError names the place and the known fields."""
-    try:
-        raw = yaml.load(text, Loader=_UniqueKeys)
-    except yaml.YAMLError as error:
-        problem = getattr(error, "problem", None) or str(error)
-        mark = getattr(error, "problem_mark", None)
-        place = f", line {mark.line + 1}" if mark else ""
-        raise ConfigurationError(f"{where}{place}: {problem}") from error
-    except (ValueError, RecursionError) as error:  # a date that is none, a list nested too deeply
-        raise ConfigurationError(f"{where}: {error}") from error
-    try:
-        value = msgspec.convert(raw, kind)
-        encode(value)  # everything that is configured must have canonical bytes
-    except msgspec.ValidationError as error:
-        raise ConfigurationError(f"{where}: {error}{_hint(str(error), kind)}") from error
-    except (DataError, RecursionError) as error:
-        raise ConfigurationError(f"{where}: {error}") from error
-    return value
-
-
-def _hint(message: str, kind: type[Any]) -> str:
-    if "unknown field" not in message:
-        return ""
-    unknown = message.split("`")[1]
-    known = sorted({field for struct in _structs(kind, set()) for field in struct.__struct_fields__})
-    close = difflib.get_close_matches(unknown, known, n=1)
-    return f"; did you mean `{close[0]}`?" if close else "; remove it"
-
-
-def _structs(kind: Any, seen: set[Any]) -> set[type[msgspec.Struct]]:
-    """All record types that can occur inside `kind`."""
-    if isinstance(kind, type) and issubclass(kind, msgspec.Struct):
-        if kind in seen:
-            return seen
-        seen.add(kind)
-        for field in msgspec.structs.fields(kind):
-            _structs(field.type, seen)
-    for argument in getattr(kind, "__args__", ()):
-        _structs(argument, seen)
-    return seen
-
-
-def load_yaml(path: Path, kind: type[T]) -> T:
-    """A typed configuration file."""
-    try:
-        text = path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise ConfigurationError(f"cannot read {path}: {error}") from error
-    return parse_yaml(text, kind, str(path))
-
-
-def configs_folder() -> Path:
-    """The folder of the shipped configuration: `coldread_configs` in a wheel, `configs` in a source tree."""
-    top = Path(__file__).resolve().parents[1]
-    installed = top / "coldread_configs"
-    return installed if installed.is_dir() else top / "configs"
-
-
-def find_config(folder: str, name: str, beside: Path = Path()) -> Path:
-    """The file of a configuration given as a path or as the name of a shipped one; ConfigurationError if there is none.
-
-    A relative path is looked for from the working folder, then from `beside`, the folder of the file that names it.
-    """
-    given = Path(name)
-    for path in (given, beside / given):
-        if given.suffix in {".yaml", ".yml"} and path.is_file():
-            return path
-    shipped = configs_folder() / folder / f"{given.stem if given.suffix in {'.yaml', '.yml'} else name}.yaml"
-    if shipped.is_file() and "/" not in name.removeprefix(f"configs/{folder}/"):
-        return shipped
-    known = sorted(path.stem for path in (configs_folder() / folder).glob("*.yaml"))
-    raise ConfigurationError(f"no {folder} configuration {name!r}: neither a file nor one of {', '.join(known)}")
-
-
 def _check(condition: bool, message: str) -> None:
     if not condition:
         raise ConfigurationError(message)
@@ -386,33 +293,3 @@ def resolve(experiment: Experiment, limit: int | None, where: str) -> ResolvedEx
         prompt=prompt,
         readers=plans,
     )
-
-
-class _Dumper(yaml.SafeDumper):
-    """YAML that quotes every text with a line break of its own kind, which PyYAML would not read back from other styles."""
-
-
-def _represent_text(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
-    style = '"' if any(c in text for c in "\r\x85\u2028\u2029") else None
-    return dumper.represent_scalar("tag:yaml.org,2002:str", text, style=style)
-
-
-_Dumper.add_representer(str, _represent_text)
-
-
-def dump_yaml(experiment: ResolvedExperiment) -> bytes:
-    """The one YAML form of a resolved experiment: sorted keys, block style, UTF-8."""
-    text: str = yaml.dump(
-        msgspec.to_builtins(experiment),
-        Dumper=_Dumper,
-        sort_keys=True,
-        allow_unicode=True,
-        default_flow_style=False,
-        width=10_000,
-    )
-    return text.encode()
-
-
-def prompt_digest(prompt: Prompt) -> str:
-    """What a packet records of its prompt."""
-    return digest_of(prompt)

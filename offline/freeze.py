@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from offline.canonical import digest, digest_of
-from offline.experiment import Prompt, ViewSettings, prompt_digest
+from offline.experiment import Prompt, ViewSettings
 from offline.memory import Measure, Memory
 from offline.records import Evidence, Extraction, History, Packet, Question
 from offline.views import View, find_view
@@ -46,7 +46,7 @@ def freeze_memory(
     memory: Memory, questions: Sequence[Question], views: Sequence[tuple[str, View]], prompt: Prompt
 ) -> Iterator[tuple[Packet, Evidence]]:
     """The packets of questions about one compiled history, question by question, and what each of them shows."""
-    history_digest, prompt_hash = digest_of(memory.history), prompt_digest(prompt)
+    history_digest, prompt_hash = digest_of(memory.history), digest_of(prompt)
     stored: dict[int, Evidence] = {}
     for question in questions:
         question_digest = digest_of(question)

@@ -25,8 +25,9 @@ from offline.canonical import (
     write_bytes,
     write_record,
 )
+from offline.configuration import dump_yaml, parse_yaml
 from offline.errors import AlteredError, ConfigurationError, StateError
-from offline.experiment import ResolvedExperiment, dump_yaml, parse_yaml
+from offline.experiment import ResolvedExperiment
 
 MANIFEST = "manifest.json"
 EXPERIMENT = "experiment.yaml"

@@ -14,7 +14,8 @@ from tiny import coldread, make_model, write_experiment, write_rows
 from worlds import HEADING, experiment, real_file
 
 from extract.frontends import extract
-from offline.experiment import FactConsolidationData, GrammarForms, ViewSettings, find_config, load_yaml
+from offline.configuration import find_config, load_yaml
+from offline.experiment import FactConsolidationData, GrammarForms, ViewSettings
 from offline.loaders import load
 from offline.loaders.raw import RawSource
 from offline.memory import Memory

@@ -7,6 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from worlds import experiment
 
+from offline.canonical import digest_of
+from offline.configuration import configs_folder, dump_yaml, find_config, load_yaml, parse_yaml
 from offline.errors import ConfigurationError
 from offline.experiment import (
     Experiment,
@@ -17,12 +19,6 @@ from offline.experiment import (
     Reader,
     ResolvedExperiment,
     ViewSettings,
-    configs_folder,
-    dump_yaml,
-    find_config,
-    load_yaml,
-    parse_yaml,
-    prompt_digest,
     resolve,
 )
 
@@ -275,7 +271,7 @@ def test_the_written_yaml_lists_keys_in_alphabetical_order() -> None:
 def test_the_prompt_digest_depends_on_every_field_of_the_prompt() -> None:
     prompt = load_yaml(find_config("prompts", "reader"), Prompt)
     changed = [msgspec.structs.replace(prompt, **{field: "other"}) for field in Prompt.__struct_fields__]
-    assert len({prompt_digest(each) for each in (prompt, *changed)}) == 1 + len(Prompt.__struct_fields__)
+    assert len({digest_of(each) for each in (prompt, *changed)}) == 1 + len(Prompt.__struct_fields__)
 
 
 def test_a_readers_default_input_cap_is_the_papers() -> None:

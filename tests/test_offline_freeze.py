@@ -170,7 +170,8 @@ import sys
 from pathlib import Path
 from extract.steps import extract_step
 from offline.canonical import encode
-from offline.experiment import Experiment, parse_yaml, resolve
+from offline.configuration import parse_yaml
+from offline.experiment import Experiment, resolve
 from offline.run_folder import RunFolder
 from offline.steps import freeze_step, load_step
 

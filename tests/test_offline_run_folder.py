@@ -14,8 +14,9 @@ from hypothesis import strategies as st
 from worlds import PROMPT, experiment
 
 from extract.steps import extract_step
+from offline.configuration import find_config, load_yaml
 from offline.errors import AlteredError, StateError, StorageError
-from offline.experiment import GrammarForms, Prompt, ResolvedExperiment, SyntheticData, find_config, load_yaml
+from offline.experiment import GrammarForms, Prompt, ResolvedExperiment, SyntheticData
 from offline.run_folder import RunFolder, read_manifest, verify_folder
 from offline.steps import freeze_step, load_step, read_data, read_evidence, read_extraction, read_packets
 

@@ -12,7 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from worlds import memory, question, show
 
-from offline.experiment import Prompt, ViewSettings, find_config, load_yaml
+from offline.configuration import find_config, load_yaml
+from offline.experiment import Prompt, ViewSettings
 from offline.freeze import Frozen, freeze
 from offline.memory import Memory
 from offline.records import Evidence, Packet
