@@ -1,5 +1,6 @@
 """The command line: thin, one function a command. `main` turns every ColdreadError into one line and its exit code."""
 
+import io
 import json
 import shlex
 import sys
@@ -42,7 +43,7 @@ def _say(step: str, what: str) -> None:
 
 def _print(as_json: bool, result: dict[str, Any], human: Callable[[Console], None]) -> None:
     if as_json:
-        print(json.dumps(result, ensure_ascii=False, indent=1))
+        print(json.dumps(result, indent=1))
     else:
         # A table is never cut to a narrower terminal: a number without its end is worse than a wrapped line.
         human(Console(width=max(100, Console().width)))
@@ -101,6 +102,7 @@ def run(
     from eval.score import score_summary
 
     plan = steps.make_plan(experiment, data, limit)
+    steps.check_until(until)
     if dry_run:
         estimate = steps.dry_run(plan, _say)
         _print(as_json, estimate, lambda console: tables.estimate(console, estimate))
@@ -132,13 +134,12 @@ def load(
 
     place = RunFolder(folder)
     if experiment is not None:
-        plan = steps.make_plan(experiment, data, limit)
-        place.create(plan.experiment)
-        data = plan.data
+        steps.start(place, steps.make_plan(experiment, data, limit), _say)
     elif limit is not None:
         raise ConfigurationError("--limit is part of the configuration; give it together with --experiment")
-    with place.lock():
-        steps.load(place, place.experiment(), data, _say)
+    else:
+        with place.lock():
+            steps.load(place, place.experiment(), data, _say)
     _print(as_json, {"run": str(folder), "step": "load"}, lambda console: None)
 
 
@@ -168,7 +169,6 @@ def freeze(
     experiment = place.experiment()
     result: dict[str, Any] = {"run": str(folder), "step": "freeze"}
     if check:
-        place.need("packets")
         result["packets_identical"] = check_packets(place, experiment, make_measure(place, experiment)[0])
         _say("freeze", f"{result['packets_identical']} packets derived again, all identical")
     else:
@@ -257,11 +257,16 @@ def show(
 
 
 def main() -> None:
-    """Run the command line; a ColdreadError becomes one line on standard error and its exit code."""
+    """Run the command line; a ColdreadError becomes one line on standard error (and, asked for, JSON) and its exit code."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
     try:
         app(standalone_mode=True)
     except ColdreadError as error:
         _messages.print(f"error: {error}", style="red", markup=False, highlight=False, soft_wrap=True)
+        if "--json" in sys.argv:
+            print(json.dumps({"error": str(error), "exit_code": error.exit_code}))
         sys.exit(error.exit_code)
     except BrokenPipeError:
         sys.exit(1)

@@ -2,48 +2,23 @@
 
 from pathlib import Path
 
-from eval.labels import LEDGER, read_ledger
-from offline.canonical import digest_of
+from eval.labels import LEDGER, commitment, read_ledger
 from offline.errors import AlteredError, SealLinkError, StateError
 from offline.experiment import ResolvedExperiment
-from offline.run_folder import RunFolder, verify_folder
+from offline.run_folder import MANIFEST, RunFolder, verify_folder
+from offline.steps import upstream
 from readers.records import Seal
 from readers.seal import verify_reads, verify_upstream
+from readers.tokens import tokenizer_at
 
 
 def _verify_links(run: RunFolder, experiment: ResolvedExperiment) -> None:
     """AlteredError if a step's recorded inputs are not the steps and the configuration that the run holds."""
-    data, extraction, packets = (run.need(step) for step in ("data", "extraction", "packets"))
-    labels = run.need("labels")
-    expected = (
-        ("data", data, {"configuration": digest_of((experiment.data, experiment.limit))}),
-        ("labels", labels, {"data": data.digest, "configuration": digest_of((experiment.data, experiment.limit))}),
-        (
-            "extraction",
-            extraction,
-            {"data": data.digest, "configuration": digest_of((experiment.frontend, experiment.grammar))},
-        ),
-        (
-            "packets",
-            packets,
-            {
-                "data": data.digest,
-                "extraction": extraction.digest,
-                "configuration": digest_of((experiment.settings, experiment.prompt, experiment.views)),
-            },
-        ),
-    )
-    for step, manifest, inputs in expected:
-        for name, digest in inputs.items():
+    for step in ("data", "labels", "extraction", "packets"):
+        manifest = run.need(step)
+        for name, digest in upstream(run, experiment, step).items():
             if manifest.inputs.get(name) != digest:
-                raise AlteredError(f"{run.step_folder(step) / 'manifest.json'}: not made from this run's {name}")
-
-
-def tokenizer_at(reader: str, tokenizers: Path | None) -> Path | None:
-    """The folder of a reader's tokenizer files inside `tokenizers`: its subfolder of that name, or the folder itself."""
-    if tokenizers is None:
-        return None
-    return tokenizers / reader if (tokenizers / reader).is_dir() else tokenizers
+                raise AlteredError(f"{run.step_folder(step) / MANIFEST}: not made from this run's {name}")
 
 
 def verify_run(run: RunFolder, tokenizers: Path | None = None) -> dict[str, Seal]:
@@ -60,7 +35,7 @@ def verify_run(run: RunFolder, tokenizers: Path | None = None) -> dict[str, Seal
     run.verify_top()
     _verify_links(run, experiment)
     ledger = read_ledger(run)
-    (labels,) = [entry.sha256 for entry in run.need("labels").files]
+    labels = commitment(run).labels
     seals: dict[str, Seal] = {}
     planned = [plan.reader.name for plan in experiment.readers]
     reads = run.step_folder("reads")

@@ -22,7 +22,7 @@ from offline.loaders.raw import RawSource
 from offline.loaders.synthetic import World, draw_world
 from offline.registry import Registry
 from offline.run_folder import RunFolder
-from offline.steps import data_inputs, read_data
+from offline.steps import data_inputs, fresh, read_data, upstream
 from readers.read import Commitment
 from readers.seal import read_seal
 
@@ -111,7 +111,7 @@ def labels_step(run: RunFolder, experiment: ResolvedExperiment, source: RawSourc
         questions = [question.id for question in read_data(run).questions]
         write_lines(folder / "labels.jsonl", load_labels(experiment, source, questions))
 
-    inputs = {**data_inputs(experiment, source), "data": run.need("data").digest}
+    inputs = {**data_inputs(experiment, source), **upstream(run, experiment, "labels")}
     return run.step("labels", inputs, write, keep=(LEDGER,))
 
 
@@ -140,7 +140,7 @@ def read_labels(run: RunFolder) -> dict[str, tuple[str, ...]]:
 
 def open_labels(run: RunFolder, command: str) -> Mapping[str, tuple[str, ...]]:
     """Enter this opening into the ledger, then give the gold answers by question."""
-    run.need("labels")
+    fresh(run, run.experiment(), "labels")
     entries = read_ledger(run)
     entry = LabelOpening(
         number=len(entries) + 1,

@@ -29,7 +29,7 @@ class LabelOpening(Record, frozen=True):
 
 
 class Score(Record, frozen=True):
-    """One scheduled question of one reader and view, scored by every metric of eval/metrics."""
+    """One scheduled question of one reader and view, scored by every metric; `cut` counts records the input cap cut."""
 
     reader: str
     view: str
@@ -41,6 +41,7 @@ class Score(Record, frozen=True):
     prediction: str
     finish_reason: str
     golds: tuple[str, ...]
+    cut: int
     metrics: dict[str, bool]
     format: Literal[1] = 1
 
@@ -48,8 +49,8 @@ class Score(Record, frozen=True):
 class Cell(Record, frozen=True):
     """Counts of one reader, view, hop class and history length, and a Wilson 95 % interval of `subem`.
 
-    length: None where all lengths are pooled. low, high: percent, two decimals, as strings. blind: whether the reader was
-    sealed before any label was opened.
+    length: None where all lengths are pooled. cut: questions whose evidence the reader's input cap cut. low, high: percent,
+    two decimals, as strings. blind: whether the reader was sealed before any label was opened.
     """
 
     reader: str
@@ -57,6 +58,7 @@ class Cell(Record, frozen=True):
     hop_class: str
     length: str | None
     questions: int
+    cut: int
     correct: dict[str, int]
     low: str
     high: str

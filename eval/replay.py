@@ -9,11 +9,12 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from eval.audit import tokenizer_at, verify_run
+from eval.audit import verify_run
 from eval.labels import read_labels
+from eval.metrics import find_metrics
 from eval.score import score_files, score_inputs
 from extract.frontends import extract
-from offline.canonical import encode, read_bytes
+from offline.canonical import encode, file_digest, read_bytes
 from offline.errors import (
     ExtractionLinkError,
     InputLinkError,
@@ -21,20 +22,23 @@ from offline.errors import (
     PacketLinkError,
     ReplayError,
     ScoreLinkError,
+    SealLinkError,
 )
 from offline.experiment import ReaderPlan, ResolvedExperiment
 from offline.memory import Measure
 from offline.records import Packet
 from offline.run_folder import RunFolder, read_manifest
-from offline.steps import freeze_run, packet_files, read_data, read_evidence, read_packets
+from offline.steps import freeze_run, fresh, packet_files, read_data, read_evidence, read_packets
+from readers.pins import tokenizer_files
 from readers.read import make_measure
-from readers.requests import make_requests, read_requests
-from readers.seal import read_predictions, reads_folder
-from readers.tokens import ChatTokenizer
+from readers.records import Settings
+from readers.requests import make_requests, make_settings, read_requests
+from readers.seal import SEAL, count, read_predictions, read_seal, reads_folder
+from readers.tokens import ChatTokenizer, tokenizer_at
 
 # (link, how many of what were checked)
 Report = Callable[[str, str], None]
-# Frontends that a replay can run again: they ask no model.
+# Frontends that a replay runs again: ours that ask no model.
 REPLAYED_FRONTENDS = ("grammar",)
 
 
@@ -50,6 +54,7 @@ def compare_lines(path: Path, records: Sequence[Any], error: type[ReplayError], 
 
 def check_packets(run: RunFolder, experiment: ResolvedExperiment, measure: Measure) -> int:
     """Derive all packets again and compare byte for byte; how many there are. PacketLinkError at the first difference."""
+    fresh(run, experiment, "packets")
     frozen = freeze_run(run, experiment, measure)
     folder = run.step_folder("packets")
 
@@ -92,7 +97,7 @@ def replay(run: RunFolder, report: Report, *, tokens: bool = True, tokenizers: P
 
 def _replay_extraction(run: RunFolder, experiment: ResolvedExperiment, report: Report) -> None:
     if experiment.frontend.kind not in REPLAYED_FRONTENDS:
-        report("extraction", f"kept as frozen: the {experiment.frontend.kind} frontend asks a model")
+        report("extraction", f"kept as frozen: the frontend {experiment.frontend.kind!r} is not run again")
         return
     again = extract(read_data(run).histories, experiment)
     folder = run.step_folder("extraction")
@@ -108,6 +113,7 @@ def _replay_tokens(run: RunFolder, experiment: ResolvedExperiment, plan: ReaderP
     folder = reads_folder(run, name)
     stored = read_requests(folder / "requests")
     tokenizer = ChatTokenizer(at, thinking=plan.reader.thinking)
+    _replay_settings(folder, plan, stored.settings, tokenizer)
     questions = {question.id: question for question in read_data(run).questions}
     again = make_requests(
         stored.settings, tokenizer, experiment.prompt, questions, read_packets(run, plan.views), read_evidence(run)
@@ -127,26 +133,44 @@ def _replay_tokens(run: RunFolder, experiment: ResolvedExperiment, plan: ReaderP
                 "out differently when derived again"
             )
     report("inputs", f"{name}: {len(again.requests)} token id sequences, {sum(map(len, again.ids))} ids")
-    for number, prediction in enumerate(read_predictions(run, name), 1):
+    predictions = read_predictions(run, name)
+    for number, prediction in enumerate(predictions, 1):
         if tokenizer.decode(prediction.output_ids) != prediction.text:
             raise OutputLinkError(
                 f"{folder / 'predictions.jsonl'}, line {number}: the output ids decode to "
                 f"{tokenizer.decode(prediction.output_ids)[:60]!r}, the stored text is {prediction.text[:60]!r}"
             )
-    report("outputs", f"{name}: {len(again.requests)} predictions")
+    report("outputs", f"{name}: {len(predictions)} predictions")
+    seal = read_seal(run, name)
+    if seal.counts != count(stored, predictions):
+        raise SealLinkError(f"{folder / SEAL}: it states {seal.counts}; what it covers gives {count(stored, predictions)}")
+
+
+def _replay_settings(folder: Path, plan: ReaderPlan, stored: Settings, tokenizer: ChatTokenizer) -> None:
+    """InputLinkError unless the frozen settings are what the experiment's reader and the kept tokenizer give."""
+    path = folder / "requests" / "settings.json"
+    if make_settings(plan.reader, stored.model, tokenizer) != stored:
+        raise InputLinkError(f"{path}: the settings of reader {plan.reader.name!r} come out differently when derived again")
+    known = {file.name: file.sha256 for file in stored.model.files}
+    for file in tokenizer_files(tokenizer.folder):
+        if file.name in known and file_digest(file) != known[file.name]:
+            raise InputLinkError(f"{file}: not the file of the model that {path.name} names")
 
 
 def _replay_scores(run: RunFolder, experiment: ResolvedExperiment, report: Report) -> None:
     readers = [plan.reader.name for plan in experiment.readers]
     folder = run.step_folder("scores")
-    if read_manifest(folder).inputs != score_inputs(run, readers):
+    # The metrics that were scored then, whatever is installed now.
+    stored = read_manifest(folder).inputs
+    metrics = find_metrics(stored.get("metrics", "").split())
+    if stored != score_inputs(run, readers, metrics):
         raise ScoreLinkError(f"{folder / 'manifest.json'}: not made from this run's labels and seals")
 
     def name(record: Any) -> str:
         return f"the score of reader {record.reader!r}, view {record.view!r}, {getattr(record, 'question', record.view)!r}"
 
     count = 0
-    for file, records in score_files(run, readers, read_labels(run)).items():
+    for file, records in score_files(run, readers, read_labels(run), metrics).items():
         compare_lines(folder / file, records, ScoreLinkError, name)
         count += len(records)
     report("scores", f"{count} records")

@@ -3,19 +3,22 @@
 import shutil
 import tempfile
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from eval.labels import commitment, labels_step
 from eval.score import score_run
+from extract.frontends import find_frontend
 from extract.steps import extract_step
-from offline.canonical import digest_of
 from offline.configuration import find_config, load_yaml
-from offline.errors import ConfigurationError, ModelError, StateError
+from offline.errors import ColdreadError, ConfigurationError, ModelError, StateError
 from offline.experiment import Experiment, ReaderPlan, ResolvedExperiment, resolve
 from offline.run_folder import RunFolder
-from offline.steps import freeze_step, load_step, raw_source, read_data, read_evidence, read_packets
+from offline.steps import freeze_step, fresh, load_step, raw_source, read_data, read_evidence, read_packets
+from offline.views import find_view
+from readers.engines import find_engine
 from readers.pins import check_pin, locate
 from readers.read import Progress, freeze_requests, make_measure, read
 from readers.seal import SEAL, reads_folder
@@ -62,12 +65,12 @@ def _done(written: bool) -> str:
 
 
 def load(run: RunFolder, experiment: ResolvedExperiment, data: Path | None, say: Say) -> None:
-    """Histories, questions and, apart from them, labels."""
-    have = all(run.has(step) for step in ("data", "labels"))
-    if have and data is None and run.need("data").inputs["configuration"] == digest_of((experiment.data, experiment.limit)):
-        run.need("labels")
-        say("load", "up to date")
-        return
+    """Histories, questions and, apart from them, labels. Without `data`, what is there and up to date is left alone."""
+    if data is None and run.has("data") and run.has("labels"):
+        with suppress(StateError):
+            fresh(run, experiment, "labels")
+            say("load", "up to date")
+            return
     source = raw_source(experiment, data)
     written = load_step(run, experiment, source)
     written = labels_step(run, experiment, source) or written
@@ -97,28 +100,60 @@ def read_all(
 ) -> None:
     """Read and seal every reader (or the one named)."""
     plans = [plan for plan in experiment.readers if only in (None, plan.reader.name)]
+    if not experiment.readers:
+        raise StateError(f"{run.path}: the experiment names no reader; name one under `readers` and start another run")
     if not plans:
-        names = ", ".join(plan.reader.name for plan in experiment.readers) or "none"
+        names = ", ".join(plan.reader.name for plan in experiment.readers)
         raise StateError(f"{run.path} has no reader {only!r}; its experiment names: {names}")
     for plan in plans:
         before = (reads_folder(run, plan.reader.name) / SEAL).is_file()
         seal = read(run, experiment, plan, commitment(run), progress(plan.reader.name))
         say(
             "read",
-            f"{plan.reader.name}: {'up to date' if before else 'sealed'}, {seal.scheduled} questions through "
-            f"{seal.generated} requests, {seal.failed} failed, seal {seal.root}",
+            f"{plan.reader.name}: {'up to date' if before else 'sealed'}, "
+            f"{seal.counts.scheduled} questions through {seal.counts.generated} requests, {seal.counts.failed} failed, "
+            f"{seal.counts.cut} with evidence cut, seal {seal.root}",
         )
+
+
+def start(run: RunFolder, plan: Plan, say: Say) -> None:
+    """Begin (or resume) a run up to its loaded data; a folder that this call made is removed if that fails.
+
+    The caller holds no lock yet; what can be known to be wrong without running anything is refused before a file is made.
+    """
+    experiment = plan.experiment
+    for view in experiment.views:
+        find_view(view)
+    find_frontend(experiment.frontend.kind)
+    for each in experiment.readers:
+        find_engine(each.reader.engine)
+    raw_source(experiment, plan.data)
+    made = run.make()
+    try:
+        with run.lock():
+            run.create(experiment)
+            load(run, experiment, plan.data, say)
+    except ColdreadError:
+        if made:
+            shutil.rmtree(run.path, ignore_errors=True)
+        raise
+
+
+def check_until(until: str) -> int:
+    """The number of a step; ConfigurationError for none."""
+    if until not in STEPS:
+        raise ConfigurationError(f"--until {until!r}: the steps are {', '.join(STEPS)}")
+    return STEPS.index(until)
 
 
 def run_all(run: RunFolder, plan: Plan, until: str, say: Say, progress: Callable[[str], Progress]) -> None:
     """Everything up to and including a step."""
-    if until not in STEPS:
-        raise ConfigurationError(f"--until {until!r}: the steps are {', '.join(STEPS)}")
-    last = STEPS.index(until)
-    experiment = plan.experiment
-    run.create(experiment)
+    last = check_until(until)
+    start(run, plan, say)
     with run.lock():
-        load(run, experiment, plan.data, say)
+        experiment = run.experiment()
+        if experiment != plan.experiment:
+            raise StateError(f"{run.path}: another process gave this run another experiment; run the command again")
         if last >= 1:
             extract(run, experiment, say)
         if last >= 2:

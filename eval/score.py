@@ -1,13 +1,13 @@
 """Scoring: sealed predictions against opened labels, by every metric, with every disagreement listed."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from eval.audit import verify_run
 from eval.intervals import wilson
 from eval.labels import open_labels
-from eval.metrics import all_metrics
+from eval.metrics import Metric, find_metrics
 from eval.metrics.subem import substring_exact_match
 from eval.records import Cell, Score
 from offline.canonical import read_lines, write_lines
@@ -24,13 +24,12 @@ __all__ = ["score_run", "substring_exact_match"]
 CellKey = tuple[str, str, str, str | None]
 
 
-def score_reader(run: RunFolder, reader: str, golds: Mapping[str, Sequence[str]]) -> list[Score]:
+def score_reader(run: RunFolder, reader: str, golds: Mapping[str, Sequence[str]], metrics: Mapping[str, Metric]) -> list[Score]:
     """Every scheduled question of one reader, in schedule order; a failed generation is a wrong answer."""
     data = read_data(run)
     questions = {question.id: question for question in data.questions}
     lengths = {history.id: history.length for history in data.histories}
     predictions = {prediction.request: prediction for prediction in read_predictions(run, reader)}
-    metrics = all_metrics()
     scores = []
     for scheduled in read_lines(reads_folder(run, reader) / "requests" / "schedule.jsonl", Scheduled):
         prediction, question = predictions[scheduled.request], questions[scheduled.question]
@@ -47,6 +46,7 @@ def score_reader(run: RunFolder, reader: str, golds: Mapping[str, Sequence[str]]
                 prediction=prediction.text,
                 finish_reason=prediction.finish_reason,
                 golds=tuple(golds[question.id]),
+                cut=scheduled.cut,
                 metrics={name: right and metric(prediction.text, golds[question.id]) for name, metric in metrics.items()},
             )
         )
@@ -63,6 +63,7 @@ def _cell(key: CellKey, scores: Sequence[Score], blind: bool) -> Cell:
         hop_class=hop_class,
         length=length,
         questions=len(scores),
+        cut=sum(score.cut > 0 for score in scores),
         correct=correct,
         low=f"{100 * low:.2f}",
         high=f"{100 * high:.2f}",
@@ -81,16 +82,16 @@ def tabulate(scores: Sequence[Score], blind: bool) -> Iterator[Cell]:
         yield _cell(key, group, blind)
 
 
-def score_files(run: RunFolder, readers: Sequence[str], golds: Mapping[str, Sequence[str]]) -> dict[str, list[Any]]:
-    """The files of scores/ and their records: scores and cells of each reader, and the disagreements of all."""
+def score_files(
+    run: RunFolder, readers: Sequence[str], golds: Mapping[str, Sequence[str]], metrics: Mapping[str, Metric]
+) -> dict[str, list[Any]]:
+    """The files of scores/ and their records: each reader's scores, cells, and items on which metrics disagree."""
     files: dict[str, list[Any]] = {}
-    disagreements: list[Score] = []
     for reader in readers:
-        scores = score_reader(run, reader, golds)
-        files[f"{reader}.jsonl"] = scores
-        files[f"{reader}.cells.jsonl"] = list(tabulate(scores, sealed_blind(read_seal(run, reader))))
-        disagreements += [score for score in scores if len(set(score.metrics.values())) > 1]
-    files["disagreements.jsonl"] = disagreements
+        scores = score_reader(run, reader, golds, metrics)
+        files[f"{reader}/scores.jsonl"] = scores
+        files[f"{reader}/cells.jsonl"] = list(tabulate(scores, sealed_blind(read_seal(run, reader))))
+        files[f"{reader}/disagreements.jsonl"] = [s for s in scores if len(set(s.metrics.values())) > 1]
     return files
 
 
@@ -99,34 +100,40 @@ def sealed_blind(seal: Seal) -> bool:
     return seal.ledger == 0
 
 
-def score_inputs(run: RunFolder, readers: Sequence[str]) -> dict[str, str]:
-    """What scores depend on: the labels and each reader's seal."""
-    return {
-        "labels": run.need("labels").digest,
-        **{f"seal_{reader}": read_seal(run, reader).root for reader in readers},
-    }
+def score_inputs(run: RunFolder, readers: Sequence[str], metrics: Iterable[str]) -> dict[str, str]:
+    """What scores depend on: the labels, each reader's seal, and which metrics there are."""
+    seals = {f"seal_{reader}": read_seal(run, reader).root for reader in readers}
+    return {"labels": run.need("labels").digest, "metrics": " ".join(sorted(metrics)), **seals}
 
 
 def score_run(run: RunFolder, experiment: ResolvedExperiment) -> bool:
-    """Score every reader of a run into scores/; True if written. Refuses an unsealed or altered run before opening labels."""
+    """Score every reader of a run into scores/; True if written. An unsealed or altered run is refused first.
+
+    Scores that are up to date are left, and the labels stay closed.
+    """
     readers = [plan.reader.name for plan in experiment.readers]
     if not readers:
         raise StateError(f"{run.path}: the experiment names no reader, so there is nothing to score")
     for reader in readers:
         read_seal(run, reader)
     verify_run(run)
+    metrics = find_metrics()
+    inputs = score_inputs(run, readers, metrics)
+    if run.has("scores") and run.need("scores").inputs == inputs:
+        return False
     golds = open_labels(run, "score")
 
     def write(folder: Path) -> None:
-        for name, records in score_files(run, readers, golds).items():
+        for name, records in score_files(run, readers, golds, metrics).items():
+            (folder / name).parent.mkdir(exist_ok=True)
             write_lines(folder / name, records)
 
-    return run.step("scores", score_inputs(run, readers), write, downstream=True)
+    return run.step("scores", inputs, write, downstream=True)
 
 
 def read_cells(run: RunFolder, reader: str) -> list[Cell]:
     """The stored cells of one reader."""
-    return list(read_lines(run.step_folder("scores") / f"{reader}.cells.jsonl", Cell))
+    return list(read_lines(run.step_folder("scores") / reader / "cells.jsonl", Cell))
 
 
 def score_summary(run: RunFolder, experiment: ResolvedExperiment) -> dict[str, Any]:
@@ -139,8 +146,9 @@ def score_summary(run: RunFolder, experiment: ResolvedExperiment) -> dict[str, A
         seals[name] = {
             "root": seal.root,
             "sealed_blind": sealed_blind(seal),
-            "scheduled": seal.scheduled,
-            "failed": seal.failed,
+            "scheduled": seal.counts.scheduled,
+            "failed": seal.counts.failed,
+            "cut": seal.counts.cut,
         }
         for cell in read_cells(run, name):
             if cell.length is None:

@@ -9,11 +9,11 @@ from offline.errors import StateError
 from offline.run_folder import RunFolder
 from offline.steps import read_data, read_evidence, read_packets
 from readers.records import Scheduled
-from readers.seal import read_predictions, reads_folder
+from readers.seal import read_predictions, reads_folder, verify_reads
 
 
 def show(run: RunFolder, question_id: str) -> dict[str, Any]:
-    """The story of one question. Labels are not opened: gold answers appear only once scores are stored."""
+    """The story of one question, from verified files. Labels stay closed: gold answers appear once scores are stored."""
     experiment = run.experiment()
     data = read_data(run)
     by_id = {question.id: question for question in data.questions}
@@ -38,6 +38,7 @@ def show(run: RunFolder, question_id: str) -> dict[str, Any]:
         name = plan.reader.name
         if name not in run.sealed_readers():
             continue
+        verify_reads(run, name)
         predictions = {p.request: p for p in read_predictions(run, name)}
         for scheduled in read_lines(reads_folder(run, name) / "requests" / "schedule.jsonl", Scheduled):
             if scheduled.question == question_id:
@@ -64,11 +65,12 @@ def show(run: RunFolder, question_id: str) -> dict[str, Any]:
 def _scores(run: RunFolder, readers: list[str], question_id: str) -> dict[tuple[str, str], Score]:
     if not run.has("scores"):
         return {}
+    run.need("scores")
     folder = run.step_folder("scores")
     return {
         (score.reader, score.view): score
         for reader in readers
-        if (folder / f"{reader}.jsonl").is_file()
-        for score in read_lines(folder / f"{reader}.jsonl", Score)
+        if (folder / reader).is_dir()
+        for score in read_lines(folder / reader / "scores.jsonl", Score)
         if score.question == question_id
     }

@@ -12,6 +12,7 @@ from rich.table import Table
 from eval.score import read_cells
 from offline.run_folder import RunFolder
 
+_DIRECTIONS = frozenset("\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
 # Evidence lines that a story prints; --json prints all.
 _LINES = 40
 
@@ -30,12 +31,15 @@ def _percent(count: int, of: int) -> str:
 
 
 def scores(console: Console, run: RunFolder) -> None:
-    """One table a reader: accuracy by view, hop class and history length, with Wilson intervals."""
+    """One table a reader: accuracy by view, hop class and history length, with Wilson intervals.
+
+    `cut` counts questions whose evidence the reader's input cap cut.
+    """
     for plan in run.experiment().readers:
         cells = read_cells(run, plan.reader.name)
         blind = "sealed blind" if all(cell.blind for cell in cells) else "sealed after labels were opened"
         others = [name for name in cells[0].correct if name != "subem"]
-        headings = ("questions", "subem", "subem %", "Wilson 95 %", *others)
+        headings = ("questions", "cut", "subem", "subem %", "Wilson 95 %", *others)
         table = _table(f"{plan.reader.name}: {blind}", ("view", "hops", "length"), headings)
         for cell in cells:
             counts = [str(cell.correct[name]) for name in others]
@@ -44,6 +48,7 @@ def scores(console: Console, run: RunFolder) -> None:
                 cell.hop_class,
                 escape(cell.length or "all"),
                 str(cell.questions),
+                str(cell.cut),
                 str(cell.correct["subem"]),
                 _percent(cell.correct["subem"], cell.questions),
                 f"{cell.low}-{cell.high}",
@@ -93,9 +98,10 @@ def estimate(console: Console, result: dict[str, Any]) -> None:
 
 
 def printable(text: str) -> str:
-    """A text without control characters, which could steer a terminal; each becomes its escape."""
+    """A text without control and text-direction characters, which could steer a terminal; each becomes its escape."""
     return "".join(
-        c if c == "\t" or unicodedata.category(c) not in {"Cc", "Cf"} else c.encode("unicode_escape").decode() for c in text
+        c.encode("unicode_escape").decode() if c in _DIRECTIONS or (unicodedata.category(c) == "Cc" and c != "\t") else c
+        for c in text
     )
 
 
@@ -120,4 +126,5 @@ def story(console: Console, result: dict[str, Any]) -> None:
             line(f"    … {len(lines) - _LINES} more lines (--json prints all)")
         for reader, answer in shown["answers"].items():
             verdict = ", ".join(f"{name} {'right' if right else 'wrong'}" for name, right in (answer["metrics"] or {}).items())
-            line(f"  {reader}: {answer['text']!r} [{answer['finish_reason']}] {verdict}")
+            cut = f", {answer['records_cut']} oldest records cut" if answer["records_cut"] else ""
+            line(f"  {reader}: {answer['text']!r} [{answer['finish_reason']}{cut}] {verdict}")

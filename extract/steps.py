@@ -6,7 +6,7 @@ from pathlib import Path
 from extract.frontends import extract
 from offline.experiment import ResolvedExperiment
 from offline.run_folder import RunFolder
-from offline.steps import extraction_inputs, read_data, read_extraction, write_extraction
+from offline.steps import read_data, read_extraction, upstream, write_extraction
 
 
 def extract_step(run: RunFolder, experiment: ResolvedExperiment) -> tuple[bool, dict[str, int]]:
@@ -15,6 +15,6 @@ def extract_step(run: RunFolder, experiment: ResolvedExperiment) -> tuple[bool, 
     def write(folder: Path) -> None:
         write_extraction(folder, extract(read_data(run).histories, experiment))
 
-    written = run.step("extraction", extraction_inputs(run, experiment), write)
+    written = run.step("extraction", upstream(run, experiment, "extraction"), write)
     status = {statement.text: statement.status for statement in read_extraction(run).statements}
     return written, Counter(status[s.text] for history in read_data(run).histories for s in history.statements)

@@ -40,8 +40,9 @@ def parse_yaml(text: str, kind: type[T], where: str) -> T:
         mark = getattr(error, "problem_mark", None)
         place = f", line {mark.line + 1}" if mark else ""
         raise ConfigurationError(f"{where}{place}: {problem}") from error
-    except (ValueError, RecursionError) as error:  # a date that is none, a list nested too deeply
-        raise ConfigurationError(f"{where}: {error}") from error
+    except (ValueError, LookupError, AttributeError, TypeError, RecursionError) as error:
+        # A date that is none, a tag that does not fit its value, a list nested too deeply: PyYAML lets these through.
+        raise ConfigurationError(f"{where}: not a value that YAML can give: {type(error).__name__}: {error}") from error
     try:
         value = msgspec.convert(raw, kind)
         encode(value)  # everything that is configured must have canonical bytes
@@ -93,10 +94,10 @@ def configs_folder() -> Path:
 def find_config(folder: str, name: str, beside: Path = Path()) -> Path:
     """The file of a configuration given as a path or as the name of a shipped one; ConfigurationError if there is none.
 
-    A relative path is looked for from the working folder, then from `beside`, the folder of the file that names it.
+    A relative path is looked for from `beside`, the folder of the file that names it, then from the working folder.
     """
     given = Path(name)
-    for path in (given, beside / given):
+    for path in (beside / given, given):
         if given.suffix in {".yaml", ".yml"} and path.is_file():
             return path
     shipped = configs_folder() / folder / f"{given.stem if given.suffix in {'.yaml', '.yml'} else name}.yaml"

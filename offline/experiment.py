@@ -92,7 +92,7 @@ class Pin(Record, frozen=True):
 class Reader(Record, frozen=True):
     """One pinned reader and how it generates.
 
-    `output_cap`: new tokens at most. `input_cap`: input tokens at most, before the model's own window binds.
+    `output_cap`: new tokens at most, -1 = the regime's. `input_cap`: input tokens at most, before the model's own window binds.
     `batch_size`: requests generated together. `thinking`: what a template's switch is set to. `options` go to the engine.
     `input_rate`, `output_rate`: tokens a second, measured, for the estimate of `--dry-run` alone; 0 = unknown.
     """
@@ -104,7 +104,7 @@ class Reader(Record, frozen=True):
     device: str = "auto"
     attention: str = "sdpa"
     batch_size: int = 16
-    output_cap: int = 64
+    output_cap: int = -1
     # The papers' cap: 262,144 tokens (spec §7).
     input_cap: int = 262_144
     thinking: bool = False
@@ -212,10 +212,10 @@ def _check(condition: bool, message: str) -> None:
 
 def _plan(use: ReaderUse, experiment: Experiment, where: str) -> ReaderPlan:
     reader = use.use if isinstance(use.use, Reader) else load_yaml(find_config("readers", use.use, Path(where).parent), Reader)
-    output_cap = REGIME_OUTPUT_CAPS["grid"] if experiment.regime == "grid" else reader.output_cap
+    own_cap = REGIME_OUTPUT_CAPS[experiment.regime] if reader.output_cap == -1 else reader.output_cap
     reader = msgspec.structs.replace(
         reader,
-        output_cap=output_cap if use.output_cap is None else use.output_cap,
+        output_cap=own_cap if use.output_cap is None else use.output_cap,
         batch_size=reader.batch_size if use.batch_size is None else use.batch_size,
     )
     views = use.views or experiment.views
@@ -234,7 +234,9 @@ def _plan(use: ReaderUse, experiment: Experiment, where: str) -> ReaderPlan:
 
 
 def _is_file_name(name: str) -> bool:
-    return bool(name) and not name.startswith(".") and all(c.isascii() and (c.isalnum() or c in "._-") for c in name)
+    """Whether a name can be a file's and a folder's: letters, digits and ._-, neither hidden nor one of a run's own files."""
+    plain = all(c.isascii() and (c.isalnum() or c in "._-") for c in name)
+    return bool(name) and plain and not name.startswith(".") and not name.endswith((".json", ".jsonl"))
 
 
 def resolve(experiment: Experiment, limit: int | None, where: str) -> ResolvedExperiment:
@@ -272,6 +274,7 @@ def resolve(experiment: Experiment, limit: int | None, where: str) -> ResolvedEx
         "{evidence}" in prompt.user and "{question}" in prompt.user,
         f"{where}: prompt {prompt.name!r}: `user` must hold {{evidence}} and {{question}}",
     )
+    _check(len(prompt.heading.splitlines()) == 1, f"{where}: prompt {prompt.name!r}: `heading` must be one line")
     plans = tuple(_plan(use, experiment, where) for use in experiment.readers)
     names = [plan.reader.name for plan in plans]
     _check(len(set(names)) == len(names), f"{where}: two readers share a name")

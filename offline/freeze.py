@@ -4,9 +4,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from offline.canonical import digest, digest_of
+from offline.errors import ColdreadError, ConfigurationError
 from offline.experiment import Prompt, ViewSettings
-from offline.memory import Measure, Memory
+from offline.memory import Measure, Memory, Selection
 from offline.records import Evidence, Extraction, History, Packet, Question
+from offline.render import Rendered
 from offline.views import View, find_view
 
 
@@ -30,11 +32,15 @@ def freeze(
     """Freeze the packets of these views. The same arguments give the same packets, byte for byte."""
     found = [(name, find_view(name)) for name in views]
     frozen: dict[tuple[str, str], tuple[Packet, Evidence]] = {}
-    # One history at a time: its indexes are freed before the next one's are built.
+    by_text = {statement.text: statement for statement in extraction.statements}
+    by_history: dict[str, list[Question]] = {}
+    for question in questions:
+        by_history.setdefault(question.history, []).append(question)
+    # One history at a time, with its own part of the extraction: its indexes are freed before the next one's are built.
     for history in histories:
-        mine = [question for question in questions if question.history == history.id]
-        memory = Memory(history, extraction, settings, prompt.heading, measure)
-        for packet, evidence in freeze_memory(memory, mine, found, prompt):
+        part = Extraction(tuple({s.text: by_text[s.text] for s in history.statements}.values()), extraction.relations)
+        memory = Memory(history, part, settings, prompt.heading, measure)
+        for packet, evidence in freeze_memory(memory, by_history.get(history.id, []), found, prompt):
             frozen[packet.view, packet.question] = (packet, evidence)
     ordered = {view: [frozen[view, question.id] for question in questions] for view in views}
     texts = {evidence.digest: evidence for pairs in ordered.values() for _, evidence in pairs}
@@ -51,8 +57,7 @@ def freeze_memory(
     for question in questions:
         question_digest = digest_of(question)
         for name, view in views:
-            selection = memory.settle(view(memory, question))
-            rendered = memory.render(selection)
+            selection, rendered = _choose(memory, question, name, view)
             # Rendered texts are shared between equal choices, and alive in memory's cache, so their identity is a key.
             shown = stored.get(id(rendered))
             if shown is None:
@@ -72,3 +77,18 @@ def freeze_memory(
                 fallback=selection.fallback,
             )
             yield packet, shown
+
+
+def _choose(memory: Memory, question: Question, name: str, view: View) -> tuple[Selection, Rendered]:
+    """A view's settled choice, rendered; ConfigurationError for a view (of another package) that breaks its contract."""
+    where = f"view {name!r}, question {question.id!r}"
+    try:
+        chosen = view(memory, question)
+        if not isinstance(chosen, Selection):
+            raise ConfigurationError(f"{where}: a view returns a Selection, not {type(chosen).__name__}")
+        selection = memory.settle(chosen)
+        return selection, memory.render(selection)
+    except ColdreadError:
+        raise
+    except Exception as error:
+        raise ConfigurationError(f"{where}: {type(error).__name__}: {error}; mend the view") from error

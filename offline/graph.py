@@ -135,31 +135,23 @@ def _by_subject(edges: dict[Key, Edge]) -> dict[str, tuple[Edge, ...]]:
 
 
 def compile_graph(history: History, extraction: Extraction) -> Graph:
-    """Replay a history's assertions in position order into a graph."""
-    return compile_graphs((history,), extraction)[0]
-
-
-def compile_graphs(histories: Sequence[History], extraction: Extraction) -> list[Graph]:
-    """The graphs of several histories that share an extraction."""
+    """Replay a history's assertions in position order into a graph. Several histories may share an extraction."""
     by_text = {statement.text: statement for statement in extraction.statements}
-    graphs = []
-    for history in histories:
-        edges: list[Edge] = []
-        unresolved: list[int] = []
-        for statement in history.statements:
-            extracted = by_text[statement.text]
-            if extracted.status == "unresolved":
-                unresolved.append(statement.position)
-            for triple in extracted.triples:
-                edges.append(
-                    Edge(
-                        statement.position,
-                        entity_key(triple.subject),
-                        triple.relation,
-                        entity_key(triple.object),
-                        triple.subject,
-                        triple.object,
-                    )
+    edges: list[Edge] = []
+    unresolved: list[int] = []
+    for statement in history.statements:
+        extracted = by_text[statement.text]
+        if extracted.status == "unresolved":
+            unresolved.append(statement.position)
+        for triple in extracted.triples:
+            edges.append(
+                Edge(
+                    statement.position,
+                    entity_key(triple.subject),
+                    triple.relation,
+                    entity_key(triple.object),
+                    triple.subject,
+                    triple.object,
                 )
-        graphs.append(Graph(edges, unresolved))
-    return graphs
+            )
+    return Graph(edges, unresolved)

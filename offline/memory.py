@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import cached_property
 
+from offline.errors import ConfigurationError
 from offline.experiment import ViewSettings
 from offline.graph import Edge, Graph, Key, compile_graph
 from offline.records import Extraction, Fallback, History
@@ -26,6 +27,9 @@ class Selection:
     structured: bool = True
     may_fall_back: bool = True
     fallback: Fallback | None = None
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "positions", tuple(self.positions))
 
 
 class Memory:
@@ -54,6 +58,8 @@ class Memory:
         """Made when first asked for: most views show few of a long history's records."""
         line = self._lines.get(position)
         if line is None:
+            if position not in self._statements:
+                raise ConfigurationError(f"history {self.history.id!r} has no record at position {position!r}; mend the view")
             line = self._lines[position] = Line(position, record_line(self._statements[position]))
         return line
 

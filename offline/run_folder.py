@@ -31,6 +31,8 @@ from offline.experiment import ResolvedExperiment
 
 MANIFEST = "manifest.json"
 EXPERIMENT = "experiment.yaml"
+# The command that runs a step.
+COMMANDS = {"data": "load", "labels": "load", "extraction": "extract", "packets": "freeze", "scores": "score"}
 # What may stand in a run's top folder.
 STEP_FOLDERS = ("data", "labels", "extraction", "packets", "reads", "scores")
 
@@ -90,22 +92,21 @@ def verify_folder(folder: Path, *, beside: tuple[str, ...] = (), files_at: Path 
     """Check every file of a step against its manifest and return it; AlteredError names the first one that differs.
 
     `beside`: names of files and folders in it that are checked elsewhere. `files_at`: another folder that holds the
-    listed files (it may hold more), checked in place of this one's.
+    listed files (it may hold more), of which this one may lack some or all.
     """
     manifest = read_manifest(folder)
     listed = {entry.name: entry for entry in manifest.files}
-    if files_at is not None:
-        _compare(files_at, listed, {name for name in listed if (files_at / name).is_file()})
-        return manifest
     present = {
         name for name in files_below(folder) if name != MANIFEST and name not in beside and name.split("/")[0] not in beside
     }
-    _compare(folder, listed, present)
+    _compare(folder, listed, present, may_lack=files_at is not None)
+    if files_at is not None:
+        _compare(files_at, listed, {name for name in listed if (files_at / name).is_file()})
     return manifest
 
 
-def _compare(folder: Path, listed: Mapping[str, FileEntry], present: set[str]) -> None:
-    for name in sorted(present | set(listed)):
+def _compare(folder: Path, listed: Mapping[str, FileEntry], present: set[str], *, may_lack: bool = False) -> None:
+    for name in sorted(present if may_lack else present | set(listed)):
         path = folder / name
         if name not in listed:
             raise AlteredError(f"{path}: a file that the manifest does not list; remove it")
@@ -128,6 +129,8 @@ class RunFolder:
     @contextlib.contextmanager
     def lock(self) -> Iterator[None]:
         """Hold the run for one process; StateError if another one has it. The lock is on the folder and leaves no file."""
+        if not self.path.is_dir():
+            raise StateError(f"{self.path} is no run folder; start one with `coldread run EXPERIMENT.yaml --out {self.path}`")
         with storage(self.path):
             descriptor = os.open(self.path, os.O_RDONLY)
         try:
@@ -155,26 +158,31 @@ class RunFolder:
                 elif path.name.endswith(".partial"):
                     path.unlink()
 
-    def create(self, experiment: ResolvedExperiment) -> None:
-        """Write experiment.yaml. A run that holds a sealed reader keeps its experiment: StateError for another one."""
-        path = self.path / EXPERIMENT
+    def make(self) -> bool:
+        """Make the folder, True if it was not there; StateError for one that holds something and is no run."""
         with storage(self.path):
-            strangers = [p for p in self.path.glob("*") if not p.name.startswith(f".{EXPERIMENT}.")]
-            if strangers and not path.exists():
+            there = self.path.is_dir()
+            strangers = [path for path in self.path.glob("*") if not path.name.startswith(f".{EXPERIMENT}.")]
+            if strangers and not (self.path / EXPERIMENT).exists():
                 raise StateError(f"{self.path} is not empty and not a run; choose another --out")
             self.path.mkdir(parents=True, exist_ok=True)
-        with self.lock():
-            content = _experiment_bytes(experiment)
-            if path.exists():
-                if read_bytes(path) == content:
-                    return
-                self.experiment()
-                if sealed := self.sealed_readers():
-                    raise StateError(
-                        f"{self.path} is sealed (reader {', '.join(sealed)}) and holds another configuration; a sealed run "
-                        "is never changed: choose another --out"
-                    )
-            write_bytes(path, [content])
+        return not there
+
+    def create(self, experiment: ResolvedExperiment) -> None:
+        """Write experiment.yaml; the caller holds the lock. A sealed run keeps its experiment: StateError for another one."""
+        self.make()
+        path = self.path / EXPERIMENT
+        content = _experiment_bytes(experiment)
+        if path.exists():
+            if read_bytes(path) == content:
+                return
+            self.experiment()
+            if sealed := self.sealed_readers():
+                raise StateError(
+                    f"{self.path} is sealed (reader {', '.join(sealed)}) and holds another configuration; a sealed run is "
+                    "never changed: choose another --out"
+                )
+        write_bytes(path, [content])
 
     def experiment(self) -> ResolvedExperiment:
         """The run's resolved experiment; AlteredError if the file is not exactly what was written."""
@@ -205,8 +213,9 @@ class RunFolder:
     def need(self, step: str) -> Manifest:
         """The verified manifest of a step that must have run; StateError says which command runs it."""
         if not self.has(step):
-            command = {"data": "load", "labels": "load", "extraction": "extract", "packets": "freeze"}.get(step, "read")
-            raise StateError(f"{self.path}: the step {step!r} has not run; run `coldread {command} {self.path}` first")
+            raise StateError(
+                f"{self.path}: the step {step!r} has not run; run `coldread {COMMANDS.get(step, 'read')} {self.path}` first"
+            )
         return verify_folder(self.step_folder(step), beside=("ledger.jsonl",) if step == "labels" else ())
 
     def step(
@@ -258,7 +267,8 @@ class RunFolder:
     def verify_top(self) -> None:
         """AlteredError for anything in the top folder that no step put there."""
         for path in sorted(self.path.iterdir()):
-            if path.is_symlink() or path.name not in (*STEP_FOLDERS, EXPERIMENT):
+            known = path.is_dir() if path.name in STEP_FOLDERS else path.name == EXPERIMENT
+            if path.is_symlink() or not known:
                 raise AlteredError(f"{path}: not part of a run; remove it")
 
 

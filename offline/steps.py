@@ -5,14 +5,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from offline.canonical import digest_of, read_lines, write_lines
-from offline.errors import ConfigurationError
+from offline.errors import ConfigurationError, StateError
 from offline.experiment import FactConsolidationData, PlainData, PluginData, ResolvedExperiment, SyntheticData
 from offline.freeze import Frozen, freeze
 from offline.loaders import load
 from offline.loaders.raw import RawSource
 from offline.memory import Measure
 from offline.records import Evidence, Extraction, History, Packet, Question, Relation, StatementExtraction
-from offline.run_folder import RunFolder
+from offline.run_folder import COMMANDS, Manifest, RunFolder
 
 
 def raw_source(experiment: ResolvedExperiment, path: Path | None) -> RawSource | None:
@@ -21,7 +21,7 @@ def raw_source(experiment: ResolvedExperiment, path: Path | None) -> RawSource |
     if path is not None and isinstance(data, SyntheticData):
         raise ConfigurationError("synthetic data takes no --data; its seed and sizes stand in the experiment")
     if path is not None and not path.is_file():
-        raise ConfigurationError(f"--data {path}: no such file")
+        raise ConfigurationError(f"--data {path}: {'not a file' if path.exists() else 'no such file'}")
     if isinstance(data, FactConsolidationData) and path is None:
         return RawSource(repository=data.repository, revision=data.revision, split=data.split)
     if isinstance(data, PlainData) and path is None:
@@ -38,6 +38,38 @@ def data_inputs(experiment: ResolvedExperiment, source: RawSource | None) -> dic
         "configuration": digest_of((experiment.data, experiment.limit)),
         **{f"source_{k}": v for k, v in identity.items()},
     }
+
+
+def upstream(run: RunFolder, experiment: ResolvedExperiment, step: str) -> dict[str, str]:
+    """What a step's manifest must name as its inputs in this run: the steps before it and its part of the experiment.
+
+    StateError if one of those is itself missing or out of date.
+    """
+    data = {"configuration": digest_of((experiment.data, experiment.limit))}
+    if step == "data":
+        return data
+    before = {"data": fresh(run, experiment, "data").digest}
+    if step == "labels":
+        return {**before, **data}
+    if step == "extraction":
+        return {**before, "configuration": digest_of((experiment.frontend, experiment.grammar))}
+    return {
+        **before,
+        "extraction": fresh(run, experiment, "extraction").digest,
+        "configuration": digest_of((experiment.settings, experiment.prompt, experiment.views)),
+    }
+
+
+def fresh(run: RunFolder, experiment: ResolvedExperiment, step: str) -> Manifest:
+    """The verified manifest of a step; StateError unless it was made from what the run now holds."""
+    manifest = run.need(step)
+    for name, digest in upstream(run, experiment, step).items():
+        if manifest.inputs.get(name) != digest:
+            raise StateError(
+                f"{run.step_folder(step)} was made from another {name} than the run holds now; "
+                f"run `coldread {COMMANDS[step]} {run.path}` first"
+            )
+    return manifest
 
 
 def load_step(run: RunFolder, experiment: ResolvedExperiment, source: RawSource | None) -> bool:
@@ -61,14 +93,9 @@ class Data:
 
 def read_data(run: RunFolder) -> Data:
     """The verified data of a run."""
-    run.need("data")
+    fresh(run, run.experiment(), "data")
     folder = run.step_folder("data")
     return Data(tuple(read_lines(folder / "histories.jsonl", History)), tuple(read_lines(folder / "questions.jsonl", Question)))
-
-
-def extraction_inputs(run: RunFolder, experiment: ResolvedExperiment) -> dict[str, str]:
-    """What an extraction depends on: the data, the frontend and its grammar."""
-    return {"data": run.need("data").digest, "configuration": digest_of((experiment.frontend, experiment.grammar))}
 
 
 def write_extraction(folder: Path, extraction: Extraction) -> None:
@@ -79,22 +106,12 @@ def write_extraction(folder: Path, extraction: Extraction) -> None:
 
 def read_extraction(run: RunFolder) -> Extraction:
     """The verified extraction of a run."""
-    run.need("extraction")
+    fresh(run, run.experiment(), "extraction")
     folder = run.step_folder("extraction")
     return Extraction(
         statements=tuple(read_lines(folder / "statements.jsonl", StatementExtraction)),
         relations=tuple(read_lines(folder / "relations.jsonl", Relation)),
     )
-
-
-def packet_inputs(run: RunFolder, experiment: ResolvedExperiment, measure: str) -> dict[str, str]:
-    """What packets depend on. `measure` names the unit of length that random_disjoint matches."""
-    return {
-        "data": run.need("data").digest,
-        "extraction": run.need("extraction").digest,
-        "configuration": digest_of((experiment.settings, experiment.prompt, experiment.views)),
-        "measure": measure,
-    }
 
 
 def freeze_run(run: RunFolder, experiment: ResolvedExperiment, measure: Measure) -> Frozen:
@@ -117,22 +134,22 @@ def packet_files(frozen: Frozen) -> dict[str, Sequence[Packet] | Sequence[Eviden
 
 
 def freeze_step(run: RunFolder, experiment: ResolvedExperiment, measure: Measure, measure_name: str) -> bool:
-    """Write packets/. True if it was written, False if it was up to date."""
+    """Write packets/; True if it was written. `measure_name` says by what random_disjoint measures a record."""
 
     def write(folder: Path) -> None:
         for name, records in packet_files(freeze_run(run, experiment, measure)).items():
             write_lines(folder / name, records)
 
-    return run.step("packets", packet_inputs(run, experiment, measure_name), write)
+    return run.step("packets", {**upstream(run, experiment, "packets"), "measure": measure_name}, write)
 
 
 def read_packets(run: RunFolder, views: Sequence[str]) -> Mapping[str, tuple[Packet, ...]]:
     """The verified packets of these views."""
-    run.need("packets")
+    fresh(run, run.experiment(), "packets")
     return {view: tuple(read_lines(run.step_folder("packets") / f"{view}.jsonl", Packet)) for view in views}
 
 
 def read_evidence(run: RunFolder) -> dict[str, Evidence]:
     """The verified evidence texts of a run, by digest."""
-    run.need("packets")
+    fresh(run, run.experiment(), "packets")
     return {e.digest: e for e in read_lines(run.step_folder("packets") / "evidence.jsonl", Evidence)}

@@ -11,13 +11,14 @@ from typing import Any
 from offline.canonical import digest_of, file_digest
 from offline.errors import ConfigurationError, ModelError
 from offline.experiment import Pin, Reader
+from offline.run_folder import MANIFEST
 from readers.embedded import embedded_folder
 from readers.records import Model, ModelFile
 
 _COMMIT = re.compile(r"[0-9a-f]{40}")
 # Files that make a model what it is. Pickled weights (.bin, .pt) are left out on purpose: safetensors only.
-PATTERNS = ("*.json", "*.safetensors", "*.jinja", "*.txt", "*.model", "*.tiktoken")
 WEIGHTS = ".safetensors"
+PATTERNS = ("*.json", f"*{WEIGHTS}", "*.jinja", "*.txt", "*.model", "*.tiktoken")
 
 
 def check_pin(reader: Reader) -> None:
@@ -70,9 +71,20 @@ def _download(reader: Reader, pin: Pin) -> Path:
         ) from error
 
 
+def model_files(folder: Path) -> list[Path]:
+    """Every file of a folder (not below it) that makes a model what it is, by name. A run's manifest is none."""
+    found = {path for pattern in PATTERNS for path in folder.glob(pattern) if path.is_file()}
+    return sorted(path for path in found if path.name != MANIFEST)
+
+
+def tokenizer_files(folder: Path) -> list[Path]:
+    """The model files that are not weights: tokenizer, chat template, configuration."""
+    return [path for path in model_files(folder) if path.suffix != WEIGHTS]
+
+
 def fingerprint(folder: Path) -> Model:
-    """Hash every model file of a folder (not below it); ModelError if it holds no model."""
-    paths = sorted({path for pattern in PATTERNS for path in folder.glob(pattern) if path.is_file()})
+    """Hash every model file of a folder; ModelError if it holds no model."""
+    paths = model_files(folder)
     if not any(path.name == "config.json" for path in paths):
         raise ModelError(f"{folder} holds no config.json, so no model; check the reader's `folder`")
     files = tuple(ModelFile(name=p.name, sha256=file_digest(p), size=p.stat().st_size) for p in paths)

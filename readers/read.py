@@ -5,8 +5,8 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -14,12 +14,12 @@ from typing import Any
 
 import msgspec
 
-from offline.canonical import digest_of, encode, file_digest, write_lines, write_record
+from offline.canonical import digest_of, encode, file_digest, storage, write_lines, write_record
 from offline.errors import AlteredError, ConfigurationError, EngineError, GuardError, ModelError, StateError
 from offline.experiment import FactConsolidationData, ReaderPlan, ResolvedExperiment
 from offline.memory import Measure
 from offline.run_folder import MANIFEST, RunFolder, make_manifest, verify_folder
-from offline.steps import read_data, read_evidence, read_packets
+from offline.steps import fresh, read_data, read_evidence, read_packets
 from readers import worker
 from readers.engines import EngineStart
 from readers.guard import Forbidden
@@ -27,8 +27,8 @@ from readers.journal import Journal
 from readers.pins import fingerprint, locate
 from readers.records import JournalEntry, Output, Prediction, Seal, Timings
 from readers.requests import Requests, make_requests, make_settings, read_requests, write_requests
-from readers.seal import JOURNAL, PREDICTIONS, SEAL, TIMINGS, close, read_seal, reads_folder, verify_reads
-from readers.tokens import ChatTokenizer, copy_tokenizer, tokenizer_digest
+from readers.seal import JOURNAL, PREDICTIONS, SEAL, TIMINGS, close, count, read_seal, reads_folder, verify_reads
+from readers.tokens import ChatTokenizer, copy_tokenizer, tokenizer_at, tokenizer_digest
 
 # (batches done, batches in all, requests done, requests in all)
 Progress = Callable[[int, int, int, int], None]
@@ -47,15 +47,17 @@ def freeze_requests(run: RunFolder, experiment: ResolvedExperiment, plan: Reader
     reader = plan.reader
     model = fingerprint(model_folder)
     base = f"reads/{reader.name}"
+    run.step(f"{base}/tokenizer", {"model": model.fingerprint}, lambda folder: copy_tokenizer(model_folder, folder))
     inputs = {
-        "packets": run.need("packets").digest,
+        "packets": fresh(run, experiment, "packets").digest,
         "reader": digest_of(reader),
         "model": model.fingerprint,
         "views": digest_of(plan.views),
     }
 
     def write(folder: Path) -> None:
-        tokenizer = ChatTokenizer(model_folder, thinking=reader.thinking)
+        # The kept copy, not the model's folder: what reads here is what replays later.
+        tokenizer = ChatTokenizer(run.step_folder(f"{base}/tokenizer"), thinking=reader.thinking)
         data = read_data(run)
         frozen = make_requests(
             make_settings(reader, model, tokenizer),
@@ -67,7 +69,6 @@ def freeze_requests(run: RunFolder, experiment: ResolvedExperiment, plan: Reader
         )
         write_requests(folder, frozen)
 
-    run.step(f"{base}/tokenizer", {"model": model.fingerprint}, lambda folder: copy_tokenizer(model_folder, folder))
     run.step(f"{base}/requests", inputs, write)
     return read_requests(run.step_folder(f"{base}/requests"))
 
@@ -75,16 +76,16 @@ def freeze_requests(run: RunFolder, experiment: ResolvedExperiment, plan: Reader
 def make_measure(run: RunFolder, experiment: ResolvedExperiment, tokenizers: Path | None = None) -> tuple[Measure, str]:
     """What random_disjoint measures a record by, and the name that the packets' manifest records.
 
-    Characters, or tokens of the first configured reader: by the tokenizer that the run keeps, the one in `tokenizers`, or
-    the pinned model's.
+    Characters, or tokens of the first configured reader: by the tokenizer in `tokenizers`, the one that a sealed run keeps,
+    or the pinned model's.
     """
     if experiment.settings.length_unit == "characters":
         return len, "characters"
     if not experiment.readers:
         raise ConfigurationError("length_unit: tokens needs a reader, whose tokenizer counts; name one or use characters")
     reader = experiment.readers[0].reader
-    kept = tokenizers or reads_folder(run, reader.name) / "tokenizer"
-    folder = kept if kept.is_dir() else locate(reader)
+    kept = reads_folder(run, reader.name) / "tokenizer"
+    folder = tokenizer_at(reader.name, tokenizers) or (kept if reader.name in run.sealed_readers() else locate(reader))
     count = lru_cache(maxsize=None)(ChatTokenizer(folder).count)
     return count, f"tokens of {tokenizer_digest(folder)}"
 
@@ -166,7 +167,8 @@ def start_worker(start: EngineStart, forbidden: Forbidden) -> Iterator[Worker]:
             yield handle
             assert process.stdin is not None
             process.stdin.close()
-            process.wait(timeout=60)
+            with suppress(subprocess.TimeoutExpired):  # everything is journalled; one that will not end is killed below
+                process.wait(timeout=60)
         finally:
             process.kill()
             process.wait()
@@ -254,23 +256,18 @@ def read(run: RunFolder, experiment: ResolvedExperiment, plan: ReaderPlan, commi
     write_lines(folder / PREDICTIONS, predictions)
     seconds = sum(float(entry.seconds) for entry in entries.values())
     write_record(folder / TIMINGS, Timings(seconds=f"{seconds:.3f}", batches=len(entries)))
-    by_request = {p.request: p for p in predictions}
     seal = Seal(
         reader=plan.reader.name,
         experiment=run.experiment_digest(),
-        data=run.need("data").digest,
-        extraction=run.need("extraction").digest,
-        packets=run.need("packets").digest,
+        data=fresh(run, experiment, "data").digest,
+        extraction=fresh(run, experiment, "extraction").digest,
+        packets=fresh(run, experiment, "packets").digest,
         requests=verify_folder(folder / "requests").digest,
         tokenizer=verify_folder(folder / "tokenizer").digest,
         predictions=file_digest(folder / PREDICTIONS),
         fingerprint=requests.settings.fingerprint,
         environments=_distinct(entry.environment for entry in entries.values()),
-        scheduled=len(requests.schedule),
-        generated=len(requests.requests),
-        failed=sum(by_request[s.request].finish_reason == "error" for s in requests.schedule),
-        input_tokens=sum(request.length for request in requests.requests),
-        output_tokens=sum(len(p.output_ids) for p in predictions),
+        counts=count(requests, predictions),
         labels=commitment.labels,
         ledger=commitment.ledger,
     )
@@ -278,7 +275,7 @@ def read(run: RunFolder, experiment: ResolvedExperiment, plan: ReaderPlan, commi
     return _finish(run, plan.reader.name)
 
 
-def _distinct(environments: Iterator[dict[str, str]] | Any) -> tuple[dict[str, str], ...]:
+def _distinct(environments: Iterable[dict[str, str]]) -> tuple[dict[str, str], ...]:
     return tuple(msgspec.json.decode(line) for line in sorted({encode(environment) for environment in environments}))
 
 
@@ -290,5 +287,7 @@ def _finish(run: RunFolder, reader: str) -> Seal:
         if file_digest(folder / PREDICTIONS) != seal.predictions:
             raise AlteredError(f"{folder / PREDICTIONS}: differs from what was sealed")
         write_record(folder / MANIFEST, make_manifest(folder, "reads", {"seal": seal.root}, [PREDICTIONS, SEAL, TIMINGS]))
-    (folder / JOURNAL).unlink(missing_ok=True)
+    if (folder / JOURNAL).exists():
+        with storage(folder / JOURNAL):
+            (folder / JOURNAL).unlink()
     return verify_reads(run, reader)

@@ -104,6 +104,20 @@ class JournalEntry(Record, frozen=True):
     format: Literal[1] = 1
 
 
+class Counts(Record, frozen=True):
+    """What a seal covers, counted. scheduled: questions; generated: distinct requests.
+
+    failed, cut: scheduled questions without an answer, and with evidence records left out to meet the input cap.
+    """
+
+    scheduled: int
+    generated: int
+    failed: int
+    cut: int
+    input_tokens: int
+    output_tokens: int
+
+
 class Seal(Record, frozen=True):
     """Closes a reader's predictions before labels are opened. `root` is the digest of this record with an empty root.
 
@@ -122,11 +136,7 @@ class Seal(Record, frozen=True):
     predictions: str
     fingerprint: str
     environments: tuple[dict[str, str], ...]
-    scheduled: int
-    generated: int
-    failed: int
-    input_tokens: int
-    output_tokens: int
+    counts: Counts
     labels: str
     ledger: int
     root: str = ""

@@ -9,7 +9,7 @@ import msgspec
 import numpy as np
 
 from offline.canonical import digest_of, read_bytes, read_lines, read_record, write_bytes, write_lines, write_record
-from offline.errors import AlteredError
+from offline.errors import AlteredError, ConfigurationError
 from offline.experiment import Prompt, Reader
 from offline.records import Evidence, Packet, Question
 from readers.records import Model, Request, Scheduled, Settings
@@ -30,6 +30,11 @@ def make_settings(reader: Reader, model: Model, tokenizer: ChatTokenizer) -> Set
     """Freeze what decides a reader's outputs. The reader's name and where its model lies are not part of it."""
     window = tokenizer.window()
     cap = min(reader.input_cap, window - reader.output_cap) if window > 0 else reader.input_cap
+    if cap <= 0:
+        raise ConfigurationError(
+            f"reader {reader.name!r}: an output cap of {reader.output_cap} leaves no room for an input in the model's window "
+            f"of {window} tokens; lower output_cap"
+        )
     stop_ids, thinking = tokenizer.stop_ids(), tokenizer.thinking()
     decisive = msgspec.structs.asdict(reader)
     for name in ("name", "model", "output_cap", "input_cap", "input_rate", "output_rate"):
@@ -38,7 +43,7 @@ def make_settings(reader: Reader, model: Model, tokenizer: ChatTokenizer) -> Set
         reader=reader,
         model=model,
         window=window,
-        input_cap=max(cap, 0),
+        input_cap=cap,
         stop_ids=stop_ids,
         pad_id=tokenizer.pad_id(),
         thinking=thinking,

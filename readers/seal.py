@@ -1,5 +1,6 @@
 """Seals: what closes a reader's predictions before any label is opened, and how it is checked."""
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import msgspec
@@ -7,7 +8,8 @@ import msgspec
 from offline.canonical import digest_of, file_digest, read_lines, read_record
 from offline.errors import AlteredError, SealLinkError, StateError
 from offline.run_folder import MANIFEST, RunFolder, verify_folder
-from readers.records import Prediction, Seal
+from readers.records import Counts, Prediction, Seal
+from readers.requests import Requests
 
 SEAL = "seal.json"
 PREDICTIONS = "predictions.jsonl"
@@ -20,6 +22,19 @@ PARTS = ("requests", "tokenizer")
 def close(seal: Seal) -> Seal:
     """Fill in the root digest."""
     return msgspec.structs.replace(seal, root=digest_of(msgspec.structs.replace(seal, root="")))
+
+
+def count(requests: Requests, predictions: Sequence[Prediction]) -> Counts:
+    """The counts that a seal states, from what it covers."""
+    failed = {prediction.request for prediction in predictions if prediction.finish_reason == "error"}
+    return Counts(
+        scheduled=len(requests.schedule),
+        generated=len(requests.requests),
+        failed=sum(scheduled.request in failed for scheduled in requests.schedule),
+        cut=sum(scheduled.cut > 0 for scheduled in requests.schedule),
+        input_tokens=sum(request.length for request in requests.requests),
+        output_tokens=sum(len(prediction.output_ids) for prediction in predictions),
+    )
 
 
 def reads_folder(run: RunFolder, reader: str) -> Path:
@@ -51,8 +66,12 @@ def verify_reads(run: RunFolder, reader: str, tokenizers: Path | None = None) ->
     AlteredError names the file that differs. The links upstream of the reader are checked by `verify_upstream`.
     """
     folder = reads_folder(run, reader)
-    if not (folder / MANIFEST).is_file():
+    there = [name for name in (SEAL, MANIFEST) if (folder / name).is_file()]
+    if not there:
         raise StateError(f"{run.path}: reader {reader!r} is not sealed; run `coldread read {run.path}` first")
+    if len(there) == 1:
+        (missing,) = {SEAL, MANIFEST} - set(there)
+        raise AlteredError(f"{folder / missing} is missing; restore it, or let `coldread read {run.path}` finish the seal")
     top = verify_folder(folder, beside=PARTS)
     seal = read_seal(run, reader)
     for name, expected, at in (("requests", seal.requests, None), ("tokenizer", seal.tokenizer, tokenizers)):

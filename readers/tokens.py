@@ -15,21 +15,8 @@ from offline.canonical import digest_of, file_digest
 from offline.errors import ConfigurationError, ModelError
 from offline.experiment import Prompt
 from offline.records import Message
+from readers.pins import tokenizer_files
 
-# What a tokenizer and its template are made of; a run keeps these, so that replay needs no model.
-TOKENIZER_FILES = (
-    "added_tokens.json",
-    "chat_template.jinja",
-    "chat_template.json",
-    "config.json",
-    "generation_config.json",
-    "merges.txt",
-    "special_tokens_map.json",
-    "tokenizer.json",
-    "tokenizer.model",
-    "tokenizer_config.json",
-    "vocab.json",
-)
 _SLOT = re.compile(r"\{(evidence|question)\}")
 
 
@@ -41,15 +28,21 @@ def messages(prompt: Prompt, evidence: str, question: str) -> tuple[Message, Mes
 
 
 def copy_tokenizer(model_folder: Path, out: Path) -> None:
-    """Copy the tokenizer's files into a run."""
-    for name in TOKENIZER_FILES:
-        if (model_folder / name).is_file():
-            shutil.copyfile(model_folder / name, out / name)
+    """Copy a model's tokenizer, template and configuration into a run, so that replay needs no model."""
+    for path in tokenizer_files(model_folder):
+        shutil.copyfile(path, out / path.name)
+
+
+def tokenizer_at(reader: str, tokenizers: Path | None) -> Path | None:
+    """The folder of a reader's tokenizer files inside `tokenizers`: its subfolder of that name, or the folder itself."""
+    if tokenizers is None:
+        return None
+    return tokenizers / reader if (tokenizers / reader).is_dir() else tokenizers
 
 
 def tokenizer_digest(folder: Path) -> str:
     """Digest of a folder's tokenizer files."""
-    return digest_of([(name, file_digest(folder / name)) for name in TOKENIZER_FILES if (folder / name).is_file()])
+    return digest_of([(path.name, file_digest(path)) for path in tokenizer_files(folder)])
 
 
 class ChatTokenizer:

@@ -143,9 +143,9 @@ def test_a_dry_run_counts_what_reading_then_sends_and_keeps_nothing(tiny_model: 
     before = sorted(tmp_path.rglob("*"))
     counted = json.loads(coldread("run", str(experiment), "--data", str(rows), "--dry-run", "--json").stdout)
     seal = json.loads((scored_run / "reads/tiny/seal.json").read_text())
-    assert counted["readers"]["tiny"]["questions"] == seal["scheduled"]
-    assert counted["readers"]["tiny"]["requests"] == seal["generated"]
-    assert counted["readers"]["tiny"]["input_tokens"] == seal["input_tokens"]
+    assert counted["readers"]["tiny"]["questions"] == seal["counts"]["scheduled"]
+    assert counted["readers"]["tiny"]["requests"] == seal["counts"]["generated"]
+    assert counted["readers"]["tiny"]["input_tokens"] == seal["counts"]["input_tokens"]
     assert sorted(tmp_path.rglob("*")) == before
 
 

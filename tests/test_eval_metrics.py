@@ -10,12 +10,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from worlds import real_file
 
-from eval.metrics import all_metrics
+from eval.metrics import find_metrics
 from eval.metrics.normalise import normalise_answer, parse_answer
 from eval.score import substring_exact_match
 from offline.errors import LabelError
 
-METRICS = all_metrics()
+METRICS = find_metrics()
 
 
 def released_normalisation(text: str) -> str:

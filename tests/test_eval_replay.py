@@ -165,10 +165,10 @@ FORGERIES: dict[str, tuple[int, str, Callable[[Path], None]]] = {
     "scores": (
         25,
         "tiny.jsonl",
-        lambda run: edit_line(run / "scores/tiny.jsonl", 0, lambda r: r["metrics"].update(subem=True)),
+        lambda run: edit_line(run / "scores/tiny/scores.jsonl", 0, lambda r: r["metrics"].update(subem=True)),
     ),
-    "cells": (25, "cells", lambda run: edit_line(run / "scores/tiny.cells.jsonl", 0, lambda r: r["correct"].update(subem=4))),
-    "labels": (25, "tiny.jsonl", lambda run: edit_line(run / "labels/labels.jsonl", 0, lambda r: r.update(golds=["Rome"]))),
+    "cells": (25, "cells", lambda run: edit_line(run / "scores/tiny/cells.jsonl", 0, lambda r: r["correct"].update(subem=4))),
+    "labels": (25, "scores.jsonl", lambda run: edit_line(run / "labels/labels.jsonl", 0, lambda r: r.update(golds=["Rome"]))),
 }
 
 

@@ -23,6 +23,7 @@ def score(view: str, hop_class: str, length: str, subem: bool, strict: bool = Fa
         prediction="",
         finish_reason="stop",
         golds=("g",),
+        cut=0,
         metrics={"subem": subem, "strict_em": strict},
     )
 
@@ -54,8 +55,8 @@ def test_score_json_has_the_documented_shape(copied_run: Path) -> None:
 
 
 def test_every_item_on_which_metrics_disagree_is_listed(copied_run: Path) -> None:
-    scores = list(read_lines(copied_run / "scores" / "tiny.jsonl", Score))
-    listed = list(read_lines(copied_run / "scores" / "disagreements.jsonl", Score))
+    scores = list(read_lines(copied_run / "scores" / "tiny" / "scores.jsonl", Score))
+    listed = list(read_lines(copied_run / "scores" / "tiny" / "disagreements.jsonl", Score))
     assert listed == [s for s in scores if len(set(s.metrics.values())) == 2]
     assert len(scores) == 20
 
@@ -93,7 +94,7 @@ def test_scoring_twice_gives_the_same_bytes(copied_run: Path) -> None:
 
 
 def test_the_table_names_its_interval(copied_run: Path) -> None:
-    cells = list(read_lines(copied_run / "scores" / "tiny.cells.jsonl", Cell))
+    cells = list(read_lines(copied_run / "scores" / "tiny" / "cells.jsonl", Cell))
     table = coldread("score", str(copied_run)).stdout
     assert f"{cells[0].low}-{cells[0].high}" in table
 

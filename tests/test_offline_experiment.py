@@ -169,7 +169,7 @@ def test_the_shared_regime_has_the_papers_window() -> None:
 
 def test_the_grid_regime_has_no_character_budget_and_other_fallbacks() -> None:
     # Spec, section 5: no budget; incomplete parse to raw history; empty closure to latest state; output cap 32.
-    resolved = _resolve(MINIMAL + READER + "regime: grid\n")
+    resolved = _resolve(MINIMAL + READER.replace("output_cap: 48", "output_cap: -1") + "regime: grid\n")
     assert resolved.settings.budget == -1
     assert (resolved.settings.empty_selection, resolved.settings.incomplete_parse) == ("latest_state", "raw_history")
     assert resolved.readers[0].reader.output_cap == 32
@@ -178,6 +178,12 @@ def test_the_grid_regime_has_no_character_budget_and_other_fallbacks() -> None:
 def test_a_setting_overrides_its_regime_and_leaves_the_others() -> None:
     changed = _resolve(MINIMAL + "regime: grid\nsettings: {hops: 3, incomplete_parse: keep}").settings
     assert changed == msgspec.structs.replace(_resolve(MINIMAL + "regime: grid").settings, hops=3, incomplete_parse="keep")
+
+
+def test_a_reader_without_an_output_cap_takes_the_regimes() -> None:
+    open_cap = READER.replace("output_cap: 48", "output_cap: -1")
+    assert _resolve(MINIMAL + open_cap).readers[0].reader.output_cap == 64
+    assert _resolve(MINIMAL + READER + "regime: grid\n").readers[0].reader.output_cap == 48
 
 
 def test_the_output_cap_of_a_use_overrides_the_readers_and_the_regimes() -> None:

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from worlds import extraction, history, memory
 
-from offline.graph import SubjectIndex, compile_graphs
+from offline.graph import SubjectIndex, compile_graph
 from offline.normalise import entity_key, entity_words
 
 # Random worlds: few names, so that keys are overwritten, cycles close and subjects contain one another.
@@ -81,7 +81,7 @@ def test_unresolved_statements_are_listed_and_statements_without_a_fact_are_not(
 def test_positions_come_from_the_history_where_two_share_an_extraction() -> None:
     one = history((4, "Ada leads to Bo."), name="one")
     two = history((7, "Ada leads to Cy."), (8, "Ada leads to Bo."), name="two")
-    graphs = compile_graphs([one, two], extraction(one, two))
+    graphs = [compile_graph(each, extraction(one, two)) for each in (one, two)]
     assert [graph.current["ada", "next"].position for graph in graphs] == [4, 8]
 
 

@@ -94,10 +94,10 @@ def test_token_totals_after_a_resume_are_those_of_the_predictions(tiny_model: Pa
     coldread("read", str(run))
     seal = json.loads((run / READS / "seal.json").read_text())
     predictions = [json.loads(line) for line in (run / READS / "predictions.jsonl").read_text().splitlines()]
-    assert seal["output_tokens"] == sum(len(p["output_ids"]) for p in predictions)
-    assert seal["input_tokens"] * 4 == (run / READS / "requests" / "inputs.u32").stat().st_size
-    assert seal["scheduled"] == 4 * 5
-    assert seal["generated"] == len(predictions)
+    assert seal["counts"]["output_tokens"] == sum(len(p["output_ids"]) for p in predictions)
+    assert seal["counts"]["input_tokens"] * 4 == (run / READS / "requests" / "inputs.u32").stat().st_size
+    assert seal["counts"]["scheduled"] == 4 * 5
+    assert seal["counts"]["generated"] == len(predictions)
 
 
 def entry(batch: str) -> JournalEntry:
@@ -384,7 +384,7 @@ def test_an_input_over_the_cap_is_a_failed_generation_not_a_gap(tiny_model: Path
     run = frozen_run(tmp_path, tiny_model, readers=[{"use": reader}])
     coldread("read", str(run))
     seal = json.loads((run / READS / "seal.json").read_text())
-    assert (seal["scheduled"], seal["failed"]) == (20, 20)
+    assert (seal["counts"]["scheduled"], seal["counts"]["failed"]) == (20, 20)
     coldread("score", str(run))
     coldread("replay", str(run))
 

@@ -3,7 +3,7 @@
 `coldread.metrics` is the entry point group. `METRICS.names()` are the columns of every table.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from offline.registry import Registry
 
@@ -11,8 +11,8 @@ Metric = Callable[[str, Sequence[str]], bool]
 METRICS: Registry[Metric] = Registry("metric", "coldread.metrics")
 
 
-def all_metrics() -> dict[str, Metric]:
-    """Every metric by name."""
+def find_metrics(names: Iterable[str] | None = None) -> dict[str, Metric]:
+    """These metrics by name, or all there are; ConfigurationError for one that is not installed."""
     from eval.metrics import strict_em, subem, subem_words  # noqa: F401  (they register themselves)
 
-    return {name: METRICS.get(name) for name in METRICS.names()}
+    return {name: METRICS.get(name) for name in (METRICS.names() if names is None else names)}

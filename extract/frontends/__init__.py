@@ -15,6 +15,13 @@ FrontendFunction = Callable[[Sequence[str], ResolvedExperiment], Extraction]
 FRONTENDS: Registry[FrontendFunction] = Registry("frontend", "coldread.frontends")
 
 
+def find_frontend(name: str) -> FrontendFunction:
+    """The frontend called `name`; ConfigurationError if there is none."""
+    from extract.frontends import grammar  # noqa: F401  (it registers itself)
+
+    return FRONTENDS.get(name)
+
+
 def distinct_texts(histories: Sequence[History]) -> list[str]:
     """Every statement text once, in order of first appearance."""
     return list(dict.fromkeys(statement.text for history in histories for statement in history.statements))
@@ -26,10 +33,8 @@ def extract(histories: Sequence[History], experiment: ResolvedExperiment) -> Ext
     The contract: every text once and in order, `facts` exactly with triples, every subject and object a literal span of
     its text, every relation in the catalogue.
     """
-    from extract.frontends import grammar  # noqa: F401  (it registers itself)
-
     texts = distinct_texts(histories)
-    extraction = FRONTENDS.get(experiment.frontend.kind)(texts, experiment)
+    extraction = find_frontend(experiment.frontend.kind)(texts, experiment)
     if [statement.text for statement in extraction.statements] != texts:
         raise DataError(f"frontend {experiment.frontend.kind!r} did not return each text once, in order")
     names = {relation.name for relation in extraction.relations}

@@ -8,6 +8,7 @@ order, ties keep the file's order, and the position is the rank. A question's `a
 
 from collections.abc import Sequence
 from datetime import datetime
+from typing import Annotated
 
 import msgspec
 
@@ -26,12 +27,13 @@ class PlainStatement(msgspec.Struct, forbid_unknown_fields=True):
     time: str | None = None
 
 
-class PlainQuestion(msgspec.Struct):
-    """A question without its answers: that field is unknown here and skipped."""
+class PlainQuestion(msgspec.Struct, forbid_unknown_fields=True):
+    """A question. Its answers stay undecoded bytes here; eval/ reads them from the same rows."""
 
     id: str
     text: str
-    hops: int | None = None
+    hops: Annotated[int, msgspec.Meta(ge=1)] | None = None
+    answers: msgspec.Raw = msgspec.Raw()
 
 
 def question_id(history: str, question: str) -> str:

@@ -5,6 +5,7 @@ file is not even read) and never becomes a Python value. That is how offline/ st
 reads the answers of the same rows.
 """
 
+import codecs
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -69,7 +70,7 @@ class RawSource:
 
     def _json_rows(self, columns: Columns) -> Iterator[RawRow]:
         assert self.path is not None
-        data = read_bytes(self.path)
+        data = read_bytes(self.path).removeprefix(codecs.BOM_UTF8)
         try:
             rows = msgspec.json.decode(data, type=list[msgspec.Raw])
         except _MALFORMED as error:
@@ -80,7 +81,7 @@ class RawSource:
 
     def _json_lines(self, columns: Columns) -> Iterator[RawRow]:
         assert self.path is not None
-        for number, line in enumerate(read_bytes(self.path).split(b"\n"), 1):
+        for number, line in enumerate(read_bytes(self.path).removeprefix(codecs.BOM_UTF8).split(b"\n"), 1):
             if line.strip():
                 where = f"{self.path}, line {number}"
                 yield _select(line, columns, where)

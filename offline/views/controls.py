@@ -19,9 +19,8 @@ def random_disjoint(memory: Memory, question: Question) -> Selection:
     Candidates are ordered by sha256(seed, question id, position). The first ones are drawn; then, while it helps, the
     swap of one drawn record for one of the next candidates that brings the total length closest to cmc's is made.
     """
-    keys = memory.closure(question.text)
     shown = set(cmc(memory, question).positions)
-    outside = {e.position for e in memory.facts} - shown - {memory.graph.current[key].position for key in keys}
+    outside = {edge.position for edge in memory.facts} - shown
     prefix = f"{memory.settings.seed}\n{question.id}\n".encode()
     order = ((hashlib.sha256(b"%b%d" % (prefix, position)).digest(), position) for position in outside)
     candidates = [position for _, position in heapq.nsmallest(len(shown) + _POOL, order)]

@@ -15,9 +15,10 @@ def fact_bm25(memory: Memory, question: Question) -> Selection:
 @VIEWS.register("fact_bm25_matched")
 def fact_bm25_matched(memory: Memory, question: Question) -> Selection:
     """Whole facts of that ranking that still fit cmc's evidence length; one that does not fit is skipped."""
-    room = len(memory.render(memory.settle(cmc(memory, question))).text) - len(memory.heading)
+    shown = memory.render(memory.settle(cmc(memory, question)))
     unresolved = set(memory.graph.unresolved)
-    room -= sum(1 + len(memory.line(position)) for position in unresolved)
+    room = len(shown.text) - len(memory.heading)
+    room -= sum(1 + len(memory.line(position)) for position in shown.positions if position in unresolved)
     chosen: dict[int, None] = {}
     for edge in memory.rank_facts(question.text):
         size = 1 + len(memory.line(edge.position))

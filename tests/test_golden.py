@@ -1,0 +1,52 @@
+"""Sealed runs of every released format still verify, score alike and replay."""
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+from tiny import coldread
+
+GOLDEN = sorted(path for path in (Path(__file__).parent / "golden").iterdir() if path.name.startswith("format-"))
+
+
+def test_there_is_a_golden_run_for_each_format() -> None:
+    assert [path.name for path in GOLDEN] == ["format-1"]
+
+
+@pytest.mark.parametrize("run", GOLDEN, ids=lambda path: path.name)
+def test_a_golden_run_replays(run: Path) -> None:
+    coldread("replay", str(run))
+
+
+@pytest.mark.parametrize("run", GOLDEN, ids=lambda path: path.name)
+def test_a_golden_run_scores_as_it_did(run: Path, tmp_path: Path) -> None:
+    copy = Path(shutil.copytree(run, tmp_path / "run"))
+    shutil.rmtree(copy / "scores")
+    coldread("score", str(copy))
+    for path in (run / "scores").iterdir():
+        assert (copy / "scores" / path.name).read_bytes() == path.read_bytes()
+
+
+@pytest.mark.parametrize("run", GOLDEN, ids=lambda path: path.name)
+def test_the_recorded_engine_answers_from_a_golden_run(run: Path, tmp_path: Path) -> None:
+    # The golden run's own histories, read again without any model: the same predictions.
+    rows = tmp_path / "rows.jsonl"
+    from tiny import write_experiment, write_rows
+
+    reader = {
+        "name": "played",
+        "engine": "recorded",
+        "model": {"folder": str(run / "reads" / "tiny" / "tokenizer")},
+        "output_cap": 12,
+        "options": {"run": str(run)},
+    }
+    write_rows(tmp_path)
+    experiment = write_experiment(tmp_path, tmp_path, readers=[{"use": reader}])
+    out = tmp_path / "out"
+    coldread("run", str(experiment), "--data", str(rows), "--out", str(out))
+
+    def texts(folder: Path) -> list[str]:
+        return [json.loads(line)["text"] for line in (folder / "predictions.jsonl").read_text().splitlines()]
+
+    assert texts(out / "reads" / "played") == texts(run / "reads" / "tiny")
