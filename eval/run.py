@@ -18,7 +18,7 @@ from offline.experiment import Experiment, ReaderPlan, ResolvedExperiment, resol
 from offline.run_folder import RunFolder
 from offline.steps import freeze_step, fresh, load_step, raw_source, read_data, read_evidence, read_packets
 from offline.views import find_view
-from readers.engines import find_engine
+from readers.engines import check_engine
 from readers.pins import check_pin, locate
 from readers.read import Progress, freeze_requests, make_measure, read
 from readers.seal import SEAL, reads_folder
@@ -126,7 +126,7 @@ def start(run: RunFolder, plan: Plan, say: Say) -> None:
         find_view(view)
     find_frontend(experiment.frontend.kind)
     for each in experiment.readers:
-        find_engine(each.reader.engine)
+        check_engine(each.reader.engine)
     raw_source(experiment, plan.data)
     made = run.make()
     try:

@@ -245,7 +245,7 @@ def make_predictions(requests: Requests, entries: Mapping[str, JournalEntry], to
 def read(run: RunFolder, experiment: ResolvedExperiment, plan: ReaderPlan, commitment: Commitment, progress: Progress) -> Seal:
     """Read one reader's packets and seal the predictions; a sealed reader is verified and left alone."""
     folder = reads_folder(run, plan.reader.name)
-    if (folder / SEAL).is_file():
+    if (folder / SEAL).is_file() or (folder / MANIFEST).is_file():
         return _finish(run, plan.reader.name)
     model_folder = locate(plan.reader)
     requests = freeze_requests(run, experiment, plan, model_folder)

@@ -43,8 +43,10 @@ def reads_folder(run: RunFolder, reader: str) -> Path:
 
 
 def read_seal(run: RunFolder, reader: str) -> Seal:
-    """A reader's seal; StateError if it has none, AlteredError if its root does not fit."""
+    """A reader's seal; StateError if it has none, AlteredError if it is gone or its root does not fit."""
     path = reads_folder(run, reader) / SEAL
+    if not path.is_file() and (path.parent / MANIFEST).is_file():
+        raise AlteredError(f"{path} is missing, but {MANIFEST} beside it was made for it; restore it")
     if not path.is_file():
         raise StateError(f"{run.path}: reader {reader!r} is not sealed; run `coldread read {run.path}` first")
     seal = read_record(path, Seal)
@@ -66,14 +68,10 @@ def verify_reads(run: RunFolder, reader: str, tokenizers: Path | None = None) ->
     AlteredError names the file that differs. The links upstream of the reader are checked by `verify_upstream`.
     """
     folder = reads_folder(run, reader)
-    there = [name for name in (SEAL, MANIFEST) if (folder / name).is_file()]
-    if not there:
-        raise StateError(f"{run.path}: reader {reader!r} is not sealed; run `coldread read {run.path}` first")
-    if len(there) == 1:
-        (missing,) = {SEAL, MANIFEST} - set(there)
-        raise AlteredError(f"{folder / missing} is missing; restore it, or let `coldread read {run.path}` finish the seal")
-    top = verify_folder(folder, beside=PARTS)
     seal = read_seal(run, reader)
+    if not (folder / MANIFEST).is_file():
+        raise AlteredError(f"{folder / MANIFEST} is missing; restore it, or let `coldread read {run.path}` finish the seal")
+    top = verify_folder(folder, beside=PARTS)
     for name, expected, at in (("requests", seal.requests, None), ("tokenizer", seal.tokenizer, tokenizers)):
         if verify_folder(folder / name, files_at=at).digest != expected:
             raise SealLinkError(f"{folder / name / MANIFEST}: not the {name} that the seal of {reader!r} covers")

@@ -1,6 +1,7 @@
 """The command line: every documented command, its JSON, its exit codes, and what a newcomer does wrong."""
 
 import json
+import os
 import subprocess
 import sys
 import zipfile
@@ -303,3 +304,118 @@ def test_a_wheel_carries_every_package_and_its_configuration_under_its_own_name(
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert done.stdout.startswith(str(site))
+
+
+def rows_with(folder: Path, **answers: list[str]) -> Path:
+    """The hand-made rows with other answers, question by question (`ada_0`)."""
+    rows = json.loads(json.dumps(ROWS))
+    for row in rows:
+        for question in row["questions"]:
+            question["answers"] = answers.get(f"{row['history']}_{question['id']}", question["answers"])
+    path = folder / "other.jsonl"
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return path
+
+
+@pytest.mark.parametrize("command", ["extract", "freeze", "coverage", "show"])
+def test_no_step_builds_on_labels_or_data_of_another_load(tiny_model: Path, tmp_path: Path, command: str) -> None:
+    # The second load replaces the data and then finds a void gold: the labels are those of the first.
+    run, _ = start(tmp_path, tiny_model)
+    data = rows_with(tmp_path, ada_0=["..."])
+    rows = json.loads(data.read_text().splitlines()[0])
+    rows["statements"].append("Ada lives in Rome.")
+    data.write_text(json.dumps(rows) + "\n")
+    coldread("load", str(run), "--data", str(data), code=5)
+    more = ["ada/0"] if command == "show" else []
+    if command in {"extract", "freeze"}:
+        coldread("extract", str(run))
+        coldread("freeze", str(run))
+        assert "coldread load" in coldread("coverage", str(run), code=10).stderr
+    else:
+        assert "was made from another data" in coldread(command, str(run), *more, code=10).stderr
+
+
+def test_packets_of_another_setting_are_not_read(tiny_model: Path, tmp_path: Path) -> None:
+    run, _ = start(tmp_path, tiny_model)
+    experiment = write_experiment(tmp_path, tiny_model, settings={"hops": 1})
+    coldread("load", str(run), "--experiment", str(experiment), "--data", str(tmp_path / "rows.jsonl"))
+    assert "coldread freeze" in coldread("read", str(run), code=10).stderr
+    assert not (run / "reads" / "tiny" / "seal.json").exists()
+
+
+@pytest.mark.parametrize("command", COMMANDS[1:])
+def test_a_mistyped_run_is_said_to_be_no_run(tmp_path: Path, command: str) -> None:
+    more = ["q"] if command == "show" else []
+    assert "no run" in coldread(command, str(tmp_path / "nope"), *more, code=10).stderr
+    assert not (tmp_path / "nope").exists()
+
+
+def test_an_error_under_json_is_one_json_object(tmp_path: Path) -> None:
+    done = coldread("score", str(tmp_path / "nope"), "--json", code=10)
+    assert json.loads(done.stdout)["exit_code"] == 10
+
+
+@pytest.mark.parametrize("rows", ['{"history": 1}', "[1, 2", '{"history": "a", "statements": [], "questions": []}', "\x00"])
+def test_malformed_rows_leave_no_folder(tiny_model: Path, tmp_path: Path, rows: str) -> None:
+    (tmp_path / "bad.jsonl").write_text(rows + "\n")
+    experiment = write_experiment(tmp_path, tiny_model)
+    coldread("run", str(experiment), "--data", str(tmp_path / "bad.jsonl"), "--out", str(tmp_path / "a" / "run"), code=4)
+    assert not (tmp_path / "a" / "run").exists()
+
+
+def test_a_byte_order_mark_is_no_character(tiny_model: Path, tmp_path: Path) -> None:
+    data = write_rows(tmp_path)
+    data.write_bytes(b"\xef\xbb\xbf" + data.read_bytes())
+    experiment = write_experiment(tmp_path, tiny_model)
+    coldread("run", str(experiment), "--data", str(data), "--out", str(tmp_path / "run"), "--until", "load")
+
+
+@pytest.mark.parametrize("hops", [0, -1, 1.5])
+def test_a_number_of_hops_below_one_is_refused(tiny_model: Path, tmp_path: Path, hops: float) -> None:
+    rows = json.loads(json.dumps(ROWS))
+    rows[0]["questions"][0]["hops"] = hops
+    data = write_rows(tmp_path, rows)
+    experiment = write_experiment(tmp_path, tiny_model)
+    errors = coldread("run", str(experiment), "--data", str(data), "--out", str(tmp_path / "run"), code=4).stderr
+    assert "hops" in errors
+
+
+def test_a_misspelt_question_field_is_refused(tiny_model: Path, tmp_path: Path) -> None:
+    rows = json.loads(json.dumps(ROWS))
+    rows[0]["questions"][0]["hop"] = 2
+    experiment = write_experiment(tmp_path, tiny_model)
+    data = write_rows(tmp_path, rows)
+    assert "hop" in coldread("run", str(experiment), "--data", str(data), "--out", str(tmp_path / "run"), code=4).stderr
+
+
+@pytest.mark.parametrize("name", ["a.json", "a.jsonl", ".hidden", "a/b", "é", ""])
+def test_a_reader_name_that_could_be_a_runs_own_file_is_refused(tiny_model: Path, tmp_path: Path, name: str) -> None:
+    reader = {"name": name, "engine": "transformers", "model": {"folder": str(tiny_model)}}
+    assert "reader name" in start(tmp_path, tiny_model, code=3, readers=[{"use": reader}])[1]
+
+
+@pytest.mark.parametrize("value", ["!!bool xyz", '!!int ""', '!!float ""', "!!timestamp foo", "!!python/object:os.system x"])
+def test_a_yaml_tag_that_does_not_fit_is_a_configuration_error(tiny_model: Path, tmp_path: Path, value: str) -> None:
+    path = write_experiment(tmp_path, tiny_model)
+    path.write_text(path.read_text().replace("name: homes", f"name: {value}", 1))
+    coldread("run", str(path), "--data", str(write_rows(tmp_path)), "--out", str(tmp_path / "run"), code=3)
+
+
+def test_unknown_names_are_refused_before_a_folder_is_made(tiny_model: Path, tmp_path: Path) -> None:
+    reader = {"name": "r", "engine": "telepathy", "model": {"folder": str(tiny_model)}}
+    run, errors = start(tmp_path, tiny_model, code=3, readers=[{"use": reader}])
+    assert "telepathy" in errors
+    assert not run.exists()
+
+
+def test_any_question_id_can_be_printed_to_a_terminal_without_unicode(tiny_model: Path, tmp_path: Path) -> None:
+    rows = json.loads(json.dumps(ROWS))
+    rows[0]["history"], rows[0]["questions"][0]["text"] = "é/ü", "Où habite Ada ? \x1b[31m \u202e"
+    run = tmp_path / "run"
+    experiment, data = write_experiment(tmp_path, tiny_model), write_rows(tmp_path, rows)
+    coldread("run", str(experiment), "--data", str(data), "--out", str(run), "--until", "freeze")
+    for more in ([], ["--json"]):
+        command = [sys.executable, "-P", "-m", "coldread", "show", str(run), "é/ü/0", *more]
+        environment = {**os.environ, "PYTHONIOENCODING": "ascii"}
+        done = subprocess.run(command, env=environment, capture_output=True, check=False)
+        assert (done.returncode, b"\x1b" in done.stdout) == (0, False), done.stderr

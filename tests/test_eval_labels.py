@@ -1,6 +1,7 @@
 """Labels: read apart, complete, opened under a chained ledger, simulated without the graph."""
 
 import json
+import shutil
 from pathlib import Path
 
 import msgspec
@@ -86,6 +87,8 @@ def test_several_aliases_and_a_single_string_are_both_answers(tiny_model: Path, 
 
 def test_every_opening_is_in_the_ledger_with_the_seals_there_were(scored_run: Path, copied_run: Path) -> None:
     coldread("coverage", str(copied_run))
+    coldread("score", str(copied_run))  # up to date: opens nothing
+    shutil.rmtree(copied_run / "scores")
     coldread("score", str(copied_run))
     ledger = read_ledger(RunFolder(copied_run))
     assert [(e.number, e.command) for e in ledger] == [(1, "score"), (2, "coverage"), (3, "score")]

@@ -5,7 +5,7 @@ import random
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +14,7 @@ import pytest
 from tiny import coldread
 
 from eval.audit import verify_run
+from eval.metrics import METRICS
 from eval.replay import replay
 from eval.score import score_run
 from offline.canonical import digest_of, encode, file_digest, write_record
@@ -164,7 +165,7 @@ FORGERIES: dict[str, tuple[int, str, Callable[[Path], None]]] = {
     "outputs": (24, "line 1", lambda run: edit_line(run / f"{READS}/predictions.jsonl", 0, lambda r: r.update(text="Paris"))),
     "scores": (
         25,
-        "tiny.jsonl",
+        "scores.jsonl",
         lambda run: edit_line(run / "scores/tiny/scores.jsonl", 0, lambda r: r["metrics"].update(subem=True)),
     ),
     "cells": (25, "cells", lambda run: edit_line(run / "scores/tiny/cells.jsonl", 0, lambda r: r["correct"].update(subem=4))),
@@ -286,3 +287,71 @@ def test_a_record_digest_is_the_digest_of_its_stored_line(copied_run: Path) -> N
     schedule = [json.loads(line) for line in (copied_run / "reads/tiny/requests/schedule.jsonl").read_text().splitlines()]
     packets = (copied_run / "packets/cmc.jsonl").read_bytes().splitlines()
     assert schedule[0]["packet"] == digest_of(json.loads(packets[0]))
+
+
+def test_forged_request_settings_break_the_input_link(copied_run: Path) -> None:
+    path = copied_run / "reads/tiny/requests/settings.json"
+    path.write_bytes(path.read_bytes().replace(b'"pad_id":5', b'"pad_id":4'))
+    reseal(copied_run)
+    assert "settings.json" in coldread("replay", str(copied_run), code=23).stderr
+
+
+def test_forged_counts_break_the_seal_link(copied_run: Path) -> None:
+    path = copied_run / "reads/tiny/seal.json"
+    path.write_bytes(path.read_bytes().replace(b'"failed":0', b'"failed":5'))
+    reseal(copied_run)
+    assert "failed=5" in coldread("replay", str(copied_run), code=26).stderr
+
+
+@pytest.mark.parametrize("change", ["config.json", "stranger.json"])
+def test_a_supplied_tokenizer_does_not_excuse_a_changed_one_in_the_run(copied_run: Path, tmp_path: Path, change: str) -> None:
+    kept = copied_run / "reads" / "tiny" / "tokenizer"
+    given = Path(shutil.copytree(kept, tmp_path / "given"))
+    with (kept / change).open("a") as stream:
+        stream.write(" ")
+    assert change in coldread("replay", str(copied_run), "--tokenizer", str(given), code=ALTERED).stderr
+
+
+@pytest.mark.parametrize("name", ["seal.json", "manifest.json"])
+def test_half_a_seal_names_the_missing_half(copied_run: Path, name: str) -> None:
+    (copied_run / "reads" / "tiny" / name).unlink()
+    for _, error in _refusals(copied_run):
+        assert name in str(error)
+
+
+def test_a_file_in_the_place_of_a_step_is_refused(copied_run: Path) -> None:
+    shutil.rmtree(copied_run / "scores")
+    (copied_run / "scores").write_text("")
+    for _, error in _refusals(copied_run):
+        assert "scores" in str(error)
+
+
+def test_show_prints_nothing_from_altered_files(copied_run: Path) -> None:
+    for name in ("reads/tiny/predictions.jsonl", "scores/tiny/scores.jsonl"):
+        path = copied_run / name
+        content = path.read_bytes()
+        path.write_bytes(content.replace(b'"finish_reason":"length"', b'"finish_reason":"stop"', 1))
+        done = coldread("show", str(copied_run), "ada/0", code=ALTERED)
+        assert (done.stdout, path.name in done.stderr) == ("", True)
+        path.write_bytes(content)
+
+
+def test_a_run_replays_from_another_place(copied_run: Path, tmp_path: Path) -> None:
+    moved = tmp_path / "with a space" / "moved"
+    moved.parent.mkdir()
+    copied_run.rename(moved)
+    coldread("replay", str(moved))
+
+
+def test_a_metric_installed_later_does_not_change_what_replays(copied_run: Path) -> None:
+    @METRICS.register("always")
+    def always(prediction: str, golds: Sequence[str]) -> bool:
+        return True
+
+    try:
+        coldread("replay", str(copied_run))
+        summary = json.loads(coldread("score", str(copied_run), "--json").stdout)
+        assert summary["readers"]["tiny"]["cmc"]["sh"]["always"] == 4
+        coldread("replay", str(copied_run))
+    finally:
+        del METRICS._ours["always"]

@@ -1,6 +1,7 @@
 """Scoring and coverage: counts by hand, disagreements listed, refusals before a label is opened."""
 
 import json
+import shutil
 from pathlib import Path
 
 import pytest
@@ -87,10 +88,25 @@ def test_scoring_an_unsealed_run_is_refused_before_labels_are_opened(tiny_model:
     assert not (run / "labels" / "ledger.jsonl").exists()
 
 
-def test_scoring_twice_gives_the_same_bytes(copied_run: Path) -> None:
-    before = {p.name: p.read_bytes() for p in (copied_run / "scores").iterdir()}
+def test_scoring_again_from_nothing_gives_the_same_bytes(copied_run: Path) -> None:
+    scores = copied_run / "scores"
+    before = {p.relative_to(scores): p.read_bytes() for p in scores.rglob("*") if p.is_file()}
+    shutil.rmtree(scores)
     coldread("score", str(copied_run))
-    assert {p.name: p.read_bytes() for p in (copied_run / "scores").iterdir()} == before
+    assert {p.relative_to(scores): p.read_bytes() for p in scores.rglob("*") if p.is_file()} == before
+
+
+def test_evidence_cut_by_the_input_cap_is_counted_in_seal_scores_and_table(tiny_model: Path, tmp_path: Path) -> None:
+    # 600 ids hold the instructions and a few records of raw_history, not all five of Ada's.
+    reader = {"name": "tiny", "engine": "transformers", "model": {"folder": str(tiny_model)}, "output_cap": 2}
+    experiment = write_experiment(tmp_path, tiny_model, views=["raw_history"], readers=[{"use": {**reader, "input_cap": 480}}])
+    run = tmp_path / "run"
+    command = ["run", str(experiment), "--data", str(write_rows(tmp_path)), "--out", str(run), "--json"]
+    summary = json.loads(coldread(*command).stdout)
+    cells = [cell for cell in read_lines(run / "scores" / "tiny" / "cells.jsonl", Cell) if cell.length is None]
+    assert summary["seals"]["tiny"]["cut"] == sum(cell.cut for cell in cells) == 3
+    story = coldread("show", str(run), "ada/0").stdout
+    assert "oldest records cut" in story
 
 
 def test_the_table_names_its_interval(copied_run: Path) -> None:

@@ -10,14 +10,15 @@ import pytest
 from conftest import RealWorld
 from hypothesis import given
 from hypothesis import strategies as st
-from worlds import memory, question, show
+from worlds import PROMPT, memory, question, show
 
 from offline.configuration import find_config, load_yaml
+from offline.errors import ConfigurationError
 from offline.experiment import Prompt, ViewSettings
-from offline.freeze import Frozen, freeze
-from offline.memory import Memory
+from offline.freeze import Frozen, freeze, freeze_memory
+from offline.memory import Memory, Selection
 from offline.records import Evidence, Packet
-from offline.views import find_view
+from offline.views import View, find_view
 
 CHAIN = [f"{a} leads to {b}." for a, b in zip("ABCDEFG", "BCDEFGH", strict=True)]
 # A world with an overwritten key, a second branch and a record that nobody asks about.
@@ -442,3 +443,31 @@ def test_christian_abbiatis_question_shows_the_chain_to_the_philippines_at_262k(
             "field hockey was created in the country of Philippines.",
         ):
             assert part in text
+
+
+def test_matched_bm25_subtracts_the_unresolved_records_that_cmc_shows_and_no_others() -> None:
+    # A hundred unresolved records do not fit the budget; cmc shows its fact and a quarter of the room in unresolved ones.
+    texts = [f"Perhaps {i} will come." for i in range(100)] + ["Ada leads to Rome."]
+    compiled = memory(texts, budget=400)
+    asked = question("Where does Ada lead?")
+    cmc, matched = (compiled.render(find_view(name)(compiled, asked)) for name in ("cmc", "fact_bm25_matched"))
+    assert 100 in cmc.positions
+    assert matched.positions == cmc.positions
+
+
+@pytest.mark.parametrize(
+    ("view", "message"),
+    [
+        (lambda memory, question: Selection((99,)), "position 99"),
+        (lambda memory, question: [0], "not list"),
+        (lambda memory, question: 1 / 0, "ZeroDivisionError"),
+    ],
+)
+def test_a_view_that_breaks_its_contract_is_named_with_the_question(view: View, message: str) -> None:
+    compiled = memory(["Ada leads to Rome."])
+    with pytest.raises(ConfigurationError, match=message):
+        list(freeze_memory(compiled, [question("Where does Ada lead?")], [("theirs", view)], PROMPT))
+
+
+def test_a_view_may_give_its_positions_as_a_list() -> None:
+    assert Selection([2, 1]) == Selection((2, 1))  # type: ignore[arg-type]

@@ -232,6 +232,7 @@ def plugin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], P
     def install(body: str) -> Path:
         site = _write_plugin(tmp_path, body)
         monkeypatch.setenv("PYTHONPATH", str(site))
+        monkeypatch.syspath_prepend(site)
         return site
 
     return install

@@ -7,7 +7,7 @@ import pytest
 from tiny import SPECIALS, STUCK_TEMPLATE, SWITCHED_TEMPLATE, TEMPLATE, make_model, make_tokenizer
 
 from offline.canonical import digest
-from offline.errors import ModelError
+from offline.errors import ConfigurationError, ModelError
 from offline.experiment import Pin, Prompt, Reader
 from offline.records import Evidence, Message, Packet, Question
 from readers.pins import fingerprint
@@ -231,3 +231,9 @@ def test_requests_read_back_as_they_were_written(model: Path, tmp_path: Path) ->
     # Four little-endian bytes an id.
     assert (tmp_path / "inputs.u32").stat().st_size == 4 * len(frozen.ids[0])
     assert int.from_bytes((tmp_path / "inputs.u32").read_bytes()[4:8], "little") == frozen.ids[0][1]
+
+
+def test_an_output_cap_that_leaves_no_room_for_input_is_refused(tmp_path: Path) -> None:
+    folder = make_model(tmp_path / "model", window=100)
+    with pytest.raises(ConfigurationError, match="leaves no room"):
+        make_settings(reader(output_cap=100), fingerprint(folder), ChatTokenizer(folder))

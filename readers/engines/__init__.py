@@ -34,6 +34,14 @@ class Engine(Protocol):
 ENGINES: Registry[Callable[[EngineStart], Engine]] = Registry("engine", "coldread.engines")
 
 
+def check_engine(name: str) -> None:
+    """ConfigurationError unless there is an engine of that name; its code is not loaded."""
+    from readers.engines import recorded, transformers  # noqa: F401  (they register themselves)
+
+    if name not in ENGINES.names():
+        ENGINES.get(name)
+
+
 def find_engine(name: str) -> Callable[[EngineStart], Engine]:
     """The factory called `name`; ConfigurationError if there is none."""
     from readers.engines import recorded, transformers  # noqa: F401  (they register themselves)
