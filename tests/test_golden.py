@@ -5,7 +5,7 @@ import shutil
 from pathlib import Path
 
 import pytest
-from tiny import coldread
+from tiny import coldread, write_experiment, write_rows
 
 GOLDEN = sorted(path for path in (Path(__file__).parent / "golden").iterdir() if path.name.startswith("format-"))
 
@@ -24,16 +24,13 @@ def test_a_golden_run_scores_as_it_did(run: Path, tmp_path: Path) -> None:
     copy = Path(shutil.copytree(run, tmp_path / "run"))
     shutil.rmtree(copy / "scores")
     coldread("score", str(copy))
-    for path in (run / "scores").iterdir():
-        assert (copy / "scores" / path.name).read_bytes() == path.read_bytes()
+    for path in (path for path in (run / "scores").rglob("*") if path.is_file()):
+        assert (copy / path.relative_to(run)).read_bytes() == path.read_bytes()
 
 
 @pytest.mark.parametrize("run", GOLDEN, ids=lambda path: path.name)
 def test_the_recorded_engine_answers_from_a_golden_run(run: Path, tmp_path: Path) -> None:
     # The golden run's own histories, read again without any model: the same predictions.
-    rows = tmp_path / "rows.jsonl"
-    from tiny import write_experiment, write_rows
-
     reader = {
         "name": "played",
         "engine": "recorded",
@@ -41,7 +38,7 @@ def test_the_recorded_engine_answers_from_a_golden_run(run: Path, tmp_path: Path
         "output_cap": 12,
         "options": {"run": str(run)},
     }
-    write_rows(tmp_path)
+    rows = write_rows(tmp_path)
     experiment = write_experiment(tmp_path, tmp_path, readers=[{"use": reader}])
     out = tmp_path / "out"
     coldread("run", str(experiment), "--data", str(rows), "--out", str(out))
