@@ -1,6 +1,7 @@
 """Reading: requests frozen, a reader process fed with them batch by batch, predictions journalled, sealed at the end."""
 
 import os
+import re
 import subprocess
 import sys
 import tempfile
@@ -29,6 +30,8 @@ from readers.records import JournalEntry, Output, Prediction, Seal, Timings
 from readers.requests import Requests, make_requests, make_settings, read_requests, write_requests
 from readers.seal import JOURNAL, PREDICTIONS, SEAL, TIMINGS, close, count, read_seal, reads_folder, verify_reads
 from readers.tokens import ChatTokenizer, copy_tokenizer, tokenizer_at, tokenizer_digest
+
+_RESUME = "finished batches are kept, `coldread read` resumes after them"
 
 # (batches done, batches in all, requests done, requests in all)
 Progress = Callable[[int, int, int, int], None]
@@ -141,9 +144,6 @@ class Worker:
         return f" ({lines[-1][:300]})" if lines else ""
 
 
-_RESUME = "finished batches are kept, `coldread read` resumes after them"
-
-
 @contextmanager
 def start_worker(start: EngineStart, forbidden: Forbidden) -> Iterator[Worker]:
     """Start a reader process; on leaving, its input ends and so does it."""
@@ -179,8 +179,10 @@ def forbidden_paths(run: RunFolder, experiment: ResolvedExperiment) -> Forbidden
     inputs = run.need("data").inputs
     names: tuple[str, ...] = ()
     if isinstance(experiment.data, FactConsolidationData):
-        flat = experiment.data.repository.replace("/", "--"), experiment.data.repository.replace("/", "___")
-        names = (f"datasets--{flat[0]}", flat[1])
+        owner, _, name = experiment.data.repository.rpartition("/")
+        # As the hub's client and the datasets library name their cache folders (the latter in snake case).
+        snake = re.sub(r"([a-z\d])([A-Z])", r"\1_\2", re.sub(r"([A-Z]+)([A-Z][a-z])", r"\1_\2", name)).lower()
+        names = (f"datasets--{owner}--{name}", f"{owner}___{snake}", f"{owner}___{name}")
     files = ((int(inputs["source_size"]), inputs["source_sha256"]),) if "source_sha256" in inputs else ()
     return Forbidden(folders=(str(run.path.resolve()),), files=files, names=names)
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from tiny import coldread
+from tiny import coldread, write_experiment, write_rows
 
 from eval.audit import verify_run
 from eval.metrics import METRICS
@@ -355,3 +355,16 @@ def test_a_metric_installed_later_does_not_change_what_replays(copied_run: Path)
         coldread("replay", str(copied_run))
     finally:
         del METRICS._ours["always"]
+
+
+def test_a_run_whose_negative_control_matches_tokens_replays_with_the_kept_or_a_supplied_tokenizer(
+    tiny_model: Path, tmp_path: Path
+) -> None:
+    experiment = write_experiment(tmp_path, tiny_model, views=["cmc", "random_disjoint"], settings={"length_unit": "tokens"})
+    run = tmp_path / "run"
+    coldread("run", str(experiment), "--data", str(write_rows(tmp_path)), "--out", str(run), "--until", "read")
+    assert read_manifest(run / "packets").inputs["measure"].startswith("tokens of ")
+    coldread("replay", str(run))
+    shutil.copytree(run / "reads" / "tiny" / "tokenizer", tmp_path / "given" / "tiny")
+    coldread("replay", str(run), "--tokenizer", str(tmp_path / "given"))
+    assert "skipped" in coldread("replay", str(run), "--no-tokens").stderr
