@@ -7,7 +7,6 @@ import itertools
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Literal, get_args
 
 import msgspec
 
@@ -63,8 +62,8 @@ def named_rows(source: RawSource, columns: Columns) -> Iterator[tuple[RawRow, Ro
             raise DataError(f"{row.where} ({name}): {len(questions)} questions but {len(ids)} qa_pair_ids")
         match = _SOURCE.match(source_name)
         hop_class: HopClass = "all"
-        if match and match["hops"] in get_args(HopClass):
-            hop_class = _hop_class(match["hops"])
+        if match:
+            hop_class = "sh" if match["hops"] == "sh" else "mh"
         yield (
             row,
             RowNames(
@@ -75,10 +74,6 @@ def named_rows(source: RawSource, columns: Columns) -> Iterator[tuple[RawRow, Ro
                 questions=tuple(i if i.startswith(f"{name}_") else f"{name}/{i}" for i in ids),
             ),
         )
-
-
-def _hop_class(text: str) -> Literal["sh", "mh"]:
-    return "sh" if text == "sh" else "mh"
 
 
 def parse_context(context: str, where: str) -> tuple[Statement, ...]:

@@ -9,6 +9,7 @@ import codecs
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -117,8 +118,9 @@ class RawSource:
             yield _convert(row, columns, f"{self.repository}, row {number}")
 
 
-def _row_type(columns: Columns) -> type[msgspec.Struct]:
-    return msgspec.defstruct("Row", [(name, kind | None, None) for name, kind in columns.items()])
+@lru_cache(maxsize=32)
+def _row_type(columns: tuple[tuple[str, Any], ...]) -> type[msgspec.Struct]:
+    return msgspec.defstruct("Row", [(name, kind | None, None) for name, kind in columns])
 
 
 def _surrogate_hint(data: bytes, error: Exception) -> str:
@@ -128,14 +130,14 @@ def _surrogate_hint(data: bytes, error: Exception) -> str:
 
 def _select(data: bytes, columns: Columns, where: str) -> RawRow:
     try:
-        row = msgspec.json.decode(data, type=_row_type(columns))
+        row = msgspec.json.decode(data, type=_row_type(tuple(columns.items())))
     except _MALFORMED as error:
         raise DataError(f"{where}: {error}{_surrogate_hint(data, error)}") from error
     return RawRow(where, {name: getattr(row, name) for name in columns})
 
 
 def _convert(row: Mapping[str, Any], columns: Columns, where: str) -> RawRow:
-    values = typed({name: row.get(name) for name in columns}, _row_type(columns), where)
+    values = typed({name: row.get(name) for name in columns}, _row_type(tuple(columns.items())), where)
     return RawRow(where, {name: getattr(values, name) for name in columns})
 
 
