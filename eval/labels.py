@@ -12,7 +12,7 @@ import msgspec
 
 from eval.metrics.normalise import checked_golds
 from eval.records import Label, LabelOpening
-from offline.canonical import digest_of, read_lines, write_lines
+from offline.canonical import read_lines, self_digest, write_lines
 from offline.errors import AlteredError, DataError, LabelError
 from offline.experiment import FactConsolidationData, PlainData, ResolvedExperiment, SyntheticData
 from offline.loaders import kind_of
@@ -124,7 +124,7 @@ def read_ledger(run: RunFolder) -> tuple[LabelOpening, ...]:
     previous = ""
     for number, entry in enumerate(entries, 1):
         fits = entry.number == number and entry.previous == previous
-        if not fits or digest_of(msgspec.structs.replace(entry, digest="")) != entry.digest:
+        if not fits or self_digest(entry, "digest") != entry.digest:
             raise AlteredError(f"{path}, line {number}: the chain of label openings is broken here; the file was altered")
         previous = entry.digest
     if not entries:
@@ -148,7 +148,7 @@ def open_labels(run: RunFolder, command: str) -> Mapping[str, tuple[str, ...]]:
         seals={reader: read_seal(run, reader).root for reader in run.sealed_readers()},
         previous=entries[-1].digest if entries else "",
     )
-    entry = msgspec.structs.replace(entry, digest=digest_of(entry))
+    entry = msgspec.structs.replace(entry, digest=self_digest(entry, "digest"))
     write_lines(run.step_folder("labels") / LEDGER, [*entries, entry])
     return read_labels(run)
 

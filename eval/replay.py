@@ -169,8 +169,8 @@ def _replay_scores(run: RunFolder, experiment: ResolvedExperiment, report: Repor
     def name(record: Any) -> str:
         return f"the score of reader {record.reader!r}, view {record.view!r}, {getattr(record, 'question', record.view)!r}"
 
-    count = 0
+    checked = 0
     for file, records in score_files(run, readers, read_labels(run), metrics).items():
         compare_lines(folder / file, records, ScoreLinkError, name)
-        count += len(records)
-    report("scores", f"{count} records")
+        checked += len(records)
+    report("scores", f"{checked} records")

@@ -46,6 +46,11 @@ def digest_of(value: Any) -> str:
     return digest(encode(value))
 
 
+def self_digest(record: msgspec.Struct, field: str) -> str:
+    """What a record that proves itself carries in `field`: the digest of the record with that field empty."""
+    return digest_of(msgspec.structs.replace(record, **{field: ""}))
+
+
 def file_digest(path: Path) -> str:
     """Sha256 of a file's bytes."""
     try:

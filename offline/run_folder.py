@@ -17,10 +17,10 @@ import msgspec
 from offline.canonical import (
     Record,
     digest,
-    digest_of,
     file_digest,
     read_bytes,
     read_record,
+    self_digest,
     storage,
     write_bytes,
     write_record,
@@ -74,7 +74,7 @@ def make_manifest(folder: Path, step: str, inputs: Mapping[str, str], names: lis
         FileEntry(name=name, sha256=file_digest(folder / name), size=(folder / name).stat().st_size) for name in names
     )
     manifest = Manifest(step=step, inputs=dict(inputs), files=entries)
-    return msgspec.structs.replace(manifest, digest=digest_of(manifest))
+    return msgspec.structs.replace(manifest, digest=self_digest(manifest, "digest"))
 
 
 def read_manifest(folder: Path) -> Manifest:
@@ -83,7 +83,7 @@ def read_manifest(folder: Path) -> Manifest:
     if not path.is_file():
         raise AlteredError(f"{path} is missing; the folder is not whole")
     manifest = read_record(path, Manifest)
-    if digest_of(msgspec.structs.replace(manifest, digest="")) != manifest.digest:
+    if self_digest(manifest, "digest") != manifest.digest:
         raise AlteredError(f"{path}: its digest does not fit its content; the file was altered")
     return manifest
 

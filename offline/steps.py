@@ -60,15 +60,20 @@ def upstream(run: RunFolder, experiment: ResolvedExperiment, step: str) -> dict[
     }
 
 
+def foreign_input(run: RunFolder, experiment: ResolvedExperiment, step: str, manifest: Manifest) -> str | None:
+    """The first input that a step's manifest does not share with what the run now holds, None if it shares all."""
+    expected = upstream(run, experiment, step)
+    return next((name for name, digest in expected.items() if manifest.inputs.get(name) != digest), None)
+
+
 def fresh(run: RunFolder, experiment: ResolvedExperiment, step: str) -> Manifest:
     """The verified manifest of a step; StateError unless it was made from what the run now holds."""
     manifest = run.need(step)
-    for name, digest in upstream(run, experiment, step).items():
-        if manifest.inputs.get(name) != digest:
-            raise StateError(
-                f"{run.step_folder(step)} was made from another {name} than the run holds now; "
-                f"run `coldread {COMMANDS[step]} {run.path}` first"
-            )
+    if name := foreign_input(run, experiment, step, manifest):
+        raise StateError(
+            f"{run.step_folder(step)} was made from another {name} than the run holds now; "
+            f"run `coldread {COMMANDS[step]} {run.path}` first"
+        )
     return manifest
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import msgspec
 
-from offline.canonical import decode, digest_of, encode, read_bytes, storage
+from offline.canonical import decode, encode, read_bytes, self_digest, storage
 from offline.errors import AlteredError
 from readers.records import JournalEntry
 
@@ -32,13 +32,13 @@ class Journal:
         for number, line in enumerate(data[:end].split(b"\n")[:-1], 1):
             where = f"{self.path}, line {number}"
             entry = decode(line, JournalEntry, where)
-            if digest_of(msgspec.structs.replace(entry, check="")) != entry.check:
+            if self_digest(entry, "check") != entry.check:
                 raise AlteredError(f"{where}: its check does not fit its content; the file was altered")
             self.entries[entry.batch] = entry
 
     def append(self, entry: JournalEntry) -> None:
         """Write one entry and force it to disk."""
-        checked = msgspec.structs.replace(entry, check=digest_of(entry))
+        checked = msgspec.structs.replace(entry, check=self_digest(entry, "check"))
         with storage(self.path), self.path.open("ab") as stream:
             # Cut what a kill left of a last line, or what a full disk left of an earlier try.
             stream.truncate(self._whole)

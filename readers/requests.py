@@ -1,6 +1,5 @@
 """Requests: packets to frozen token ids, each distinct one once."""
 
-from array import array
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -134,7 +133,7 @@ def read_requests(folder: Path) -> Requests:
     data = read_bytes(folder / "inputs.u32")
     if len(data) != 4 * sum(request.length for request in requests):
         raise AlteredError(f"{folder / 'inputs.u32'}: {len(data)} bytes do not fit the index in requests.jsonl")
-    flat = array("I", np.frombuffer(data, dtype="<u4").astype(np.uint32).tobytes())
+    flat: list[int] = np.frombuffer(data, dtype="<u4").tolist()
     return Requests(
         settings=read_record(folder / "settings.json", Settings),
         requests=requests,

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import msgspec
 
-from offline.canonical import digest_of, file_digest, read_lines, read_record
+from offline.canonical import file_digest, read_lines, read_record, self_digest
 from offline.errors import AlteredError, SealLinkError, StateError
 from offline.run_folder import MANIFEST, RunFolder, verify_folder
 from readers.records import Counts, Prediction, Seal
@@ -21,7 +21,7 @@ PARTS = ("requests", "tokenizer")
 
 def close(seal: Seal) -> Seal:
     """Fill in the root digest."""
-    return msgspec.structs.replace(seal, root=digest_of(msgspec.structs.replace(seal, root="")))
+    return msgspec.structs.replace(seal, root=self_digest(seal, "root"))
 
 
 def count(requests: Requests, predictions: Sequence[Prediction]) -> Counts:
@@ -50,7 +50,7 @@ def read_seal(run: RunFolder, reader: str) -> Seal:
     if not path.is_file():
         raise StateError(f"{run.path}: reader {reader!r} is not sealed; run `coldread read {run.path}` first")
     seal = read_record(path, Seal)
-    if close(seal).root != seal.root:
+    if self_digest(seal, "root") != seal.root:
         raise AlteredError(f"{path}: the root digest does not fit the content; the file was altered")
     return seal
 
@@ -63,7 +63,7 @@ def read_predictions(run: RunFolder, reader: str) -> tuple[Prediction, ...]:
 def verify_reads(run: RunFolder, reader: str, tokenizers: Path | None = None) -> Seal:
     """Check every file of a sealed reader against its manifests and its seal; the seal.
 
-    tokenizers: a folder that holds the tokenizer's files, checked in place of the run's own.
+    tokenizers: a folder that holds the tokenizer's files; the run's own may then lack some, but none may differ.
 
     AlteredError names the file that differs. The links upstream of the reader are checked by `verify_upstream`.
     """
