@@ -126,7 +126,7 @@ def start(run: RunFolder, plan: Plan, say: Say) -> None:
         find_view(view)
     find_frontend(experiment.frontend.kind)
     for each in experiment.readers:
-        check_engine(each.reader.engine)
+        check_engine(each.reader)
     raw_source(experiment, plan.data)
     made = run.make()
     try:

@@ -22,7 +22,11 @@ _ENCODER = msgspec.json.Encoder(order="sorted")
 
 
 class Record(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Base of all records: frozen, and strict about unknown fields."""
+    """Base of all records: frozen, and strict about unknown fields.
+
+    A field that joins a record after a release has the default UNSET and leaves no trace in its bytes until it is set: what
+    an earlier version wrote stays canonical, and its digests stay what they were.
+    """
 
 
 def encode(value: Any) -> bytes:

@@ -206,7 +206,11 @@ def generate(
     done = total - sum(len(batch) for _, batch in todo)
     progress(len(batches) - len(todo), len(batches), done, total)
     if todo:
-        start = EngineStart(settings=settings, model_folder=str(model_folder))
+        start = EngineStart(
+            settings=settings,
+            model_folder=str(model_folder),
+            longest=max(requests.requests[i].length for b in batches for i in b),
+        )
         with start_worker(start, forbidden) as process:
             ready = process.receive()
             assert isinstance(ready, worker.Ready)
@@ -239,6 +243,7 @@ def make_predictions(requests: Requests, entries: Mapping[str, JournalEntry], to
                 text=tokenizer.decode(output.ids),
                 finish_reason=output.finish_reason,
                 error=output.error,
+                reported=output.reported,
             )
         )
     return predictions

@@ -2,6 +2,8 @@
 
 from typing import Literal
 
+from msgspec import UNSET, UnsetType
+
 from offline.canonical import Record
 from offline.experiment import Reader
 
@@ -75,15 +77,19 @@ class Scheduled(Record, frozen=True):
 
 
 class Output(Record, frozen=True):
-    """What an engine made of one request: new token ids (a stop id included) and why it ended."""
+    """What an engine made of one request: new token ids (a stop id included) and why it ended.
+
+    `reported`: what a server said of this response (model id, usage), for an engine that asks one.
+    """
 
     ids: tuple[int, ...]
     finish_reason: FinishReason
     error: str | None = None
+    reported: dict[str, str] | UnsetType = UNSET
 
 
 class Prediction(Record, frozen=True):
-    """One request's answer: output ids, their text without special tokens, and why generation ended."""
+    """One request's answer: output ids, their text without special tokens, why generation ended, what a server reported."""
 
     request: str
     output_ids: tuple[int, ...]
@@ -91,6 +97,7 @@ class Prediction(Record, frozen=True):
     finish_reason: FinishReason
     error: str | None
     format: Literal[1] = 1
+    reported: dict[str, str] | UnsetType = UNSET
 
 
 class JournalEntry(Record, frozen=True):

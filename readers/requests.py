@@ -15,6 +15,13 @@ from readers.records import Model, Request, Scheduled, Settings
 from readers.tokens import ChatTokenizer, messages
 
 
+# Fields of a reader that cannot change what it answers, or that the request digests cover themselves.
+_INDECISIVE = {
+    *("name", "model", "output_cap", "input_cap", "input_rate", "output_rate"),
+    *("probe", "data_parallel", "start_seconds", "batch_seconds"),
+}
+
+
 @dataclass(frozen=True)
 class Requests:
     """A reader's frozen requests: `ids[i]` are the token ids of `requests[i]`."""
@@ -35,9 +42,9 @@ def make_settings(reader: Reader, model: Model, tokenizer: ChatTokenizer) -> Set
             f"of {window} tokens; lower output_cap"
         )
     stop_ids, thinking = tokenizer.stop_ids(), tokenizer.thinking()
-    decisive = msgspec.structs.asdict(reader)
-    for name in ("name", "model", "output_cap", "input_cap", "input_rate", "output_rate"):
-        del decisive[name]
+    # Unset fields leave no trace here either, so settings that an earlier version froze keep their fingerprint.
+    decisive = {name: value for name, value in msgspec.structs.asdict(reader).items() if name not in _INDECISIVE}
+    decisive = {name: value for name, value in decisive.items() if value is not msgspec.UNSET}
     return Settings(
         reader=reader,
         model=model,

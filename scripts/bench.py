@@ -268,8 +268,8 @@ def read(packets: Packets = 24, as_json: AsJson = False) -> None:
     settings = make_settings(reader, fingerprint(folder), tokenizer)
     evidence = {shown.digest: shown for shown in frozen.evidence}
     requests = make_requests(settings, tokenizer, prompt, asked, frozen.packets, evidence)
-    engine = find_engine(reader.engine)(EngineStart(settings=settings, model_folder=str(folder)))
     ids = [requests.ids[i] for batch in plan_batches(requests) for i in batch]
+    engine = find_engine(reader.engine)(EngineStart(settings=settings, model_folder=str(folder), longest=max(map(len, ids))))
     engine.generate(ids[-1:])
     rows, answers = [], []
     for size in (1, 16):

@@ -26,7 +26,7 @@ def engine(folder: Path, **changes: object) -> TransformersEngine:
     settings: dict[str, object] = {"name": "t", "engine": "transformers", "model": Pin(folder="x"), "output_cap": 20}
     reader = Reader(**{**settings, **changes})  # type: ignore[arg-type]
     frozen = make_settings(reader, fingerprint(folder), ChatTokenizer(folder))
-    return TransformersEngine(EngineStart(settings=frozen, model_folder=str(folder)))
+    return TransformersEngine(EngineStart(settings=frozen, model_folder=str(folder), longest=64))
 
 
 def naive_greedy(folder: Path, ids: list[int], cap: int, stop: set[int]) -> list[int]:

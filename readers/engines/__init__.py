@@ -5,22 +5,34 @@ group. Heavy libraries are imported inside the factory. An engine runs in a proc
 """
 
 from collections.abc import Callable, Sequence
-from typing import Protocol
+from typing import Protocol, TypeVar
+
+import msgspec
 
 from offline.canonical import Record
+from offline.errors import ConfigurationError
+from offline.experiment import Reader
 from offline.registry import Registry
 from readers.records import Output, Settings
 
+Options = TypeVar("Options", bound=Record)
+
 
 class EngineStart(Record, frozen=True):
-    """What an engine is given: the frozen settings and the folder of the model on this machine."""
+    """What an engine is given: the frozen settings, the folder of the model on this machine, and the longest input's tokens."""
 
     settings: Settings
     model_folder: str
+    longest: int
 
 
 class Engine(Protocol):
-    """Generates greedily."""
+    """Generates greedily.
+
+    An engine may also offer `forget() -> None`, which empties whatever it keeps from one batch to the next (a prefix cache),
+    and `logprobs(ids, tokens) -> list[float] | None`, natural logarithms of the probabilities of these tokens after these
+    ids. The determinism certificate uses both where they are.
+    """
 
     def environment(self) -> dict[str, str]:
         """What this engine resolved: library versions, device, dtype, attention. No time, no path."""
@@ -32,18 +44,35 @@ class Engine(Protocol):
 
 
 ENGINES: Registry[Callable[[EngineStart], Engine]] = Registry("engine", "coldread.engines")
+# The record of an engine's options, for engines that declare one; options can then be checked before anything runs.
+OPTIONS: dict[str, type[Record]] = {}
 
 
-def check_engine(name: str) -> None:
-    """ConfigurationError unless there is an engine of that name; its code is not loaded."""
-    from readers.engines import recorded, transformers  # noqa: F401  (they register themselves)
+def engine_options(reader: Reader, kind: type[Options]) -> Options:
+    """A reader's `options` as its engine's record; ConfigurationError names what does not fit."""
+    try:
+        return msgspec.convert(reader.options, kind)
+    except msgspec.ValidationError as error:
+        raise ConfigurationError(
+            f"reader {reader.name!r}: options of the {reader.engine} engine: {error}; it knows "
+            + ", ".join(field.name for field in msgspec.structs.fields(kind))
+        ) from error
 
-    if name not in ENGINES.names():
-        ENGINES.get(name)
+
+def check_engine(reader: Reader) -> None:
+    """ConfigurationError unless there is the reader's engine and its options fit; a plug-in's code is not loaded."""
+    _register()
+    if reader.engine not in ENGINES.names():
+        ENGINES.get(reader.engine)
+    if reader.engine in OPTIONS:
+        engine_options(reader, OPTIONS[reader.engine])
 
 
 def find_engine(name: str) -> Callable[[EngineStart], Engine]:
     """The factory called `name`; ConfigurationError if there is none."""
-    from readers.engines import recorded, transformers  # noqa: F401  (they register themselves)
-
+    _register()
     return ENGINES.get(name)
+
+
+def _register() -> None:
+    from readers.engines import recorded, transformers  # noqa: F401  (they register themselves)

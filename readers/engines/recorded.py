@@ -7,24 +7,33 @@ that the record does not hold ends as a failed generation, never as a guess.
 from collections.abc import Sequence
 from pathlib import Path
 
-from offline.errors import ConfigurationError, StateError
+from offline.canonical import Record
+from offline.errors import StateError
 from offline.run_folder import RunFolder
-from readers.engines import ENGINES, EngineStart
+from readers.engines import ENGINES, OPTIONS, EngineStart, engine_options
 from readers.records import Output
 from readers.requests import read_requests
 from readers.seal import read_predictions, verify_reads
+
+
+class RecordedOptions(Record, frozen=True):
+    """A sealed run to play back, and whose predictions."""
+
+    run: str
+    reader: str = ""
+
+
+OPTIONS["recorded"] = RecordedOptions
 
 
 class RecordedEngine:
     """Answers by looking inputs up."""
 
     def __init__(self, start: EngineStart) -> None:
-        options = start.settings.reader.options
-        if "run" not in options:
-            raise ConfigurationError("the recorded engine needs options: {run: FOLDER}, a sealed run to play back")
-        run = RunFolder(Path(options["run"]).expanduser())
+        options = engine_options(start.settings.reader, RecordedOptions)
+        run = RunFolder(Path(options.run).expanduser())
         sealed = run.sealed_readers()
-        name = options.get("reader", sealed[0] if len(sealed) == 1 else "")
+        name = options.reader or (sealed[0] if len(sealed) == 1 else "")
         if name not in sealed:
             raise StateError(
                 f"{run.path} has the sealed readers {', '.join(sealed) or 'none'}; name one in options: {{reader: NAME}}"

@@ -4,9 +4,19 @@ import platform
 from collections.abc import Sequence
 from typing import Any
 
+from offline.canonical import Record
 from offline.errors import ConfigurationError, ModelError
-from readers.engines import ENGINES, EngineStart
+from readers.engines import ENGINES, OPTIONS, EngineStart, engine_options
 from readers.records import Output
+
+
+class TransformersOptions(Record, frozen=True):
+    """`cudnn: false` keeps cuDNN out of it, as the compiler paper's reader swap did."""
+
+    cudnn: bool = True
+
+
+OPTIONS["transformers"] = TransformersOptions
 
 
 class TransformersEngine:
@@ -23,6 +33,9 @@ class TransformersEngine:
         settings, reader = start.settings, start.settings.reader
         if not any(file.name.endswith(".safetensors") for file in settings.model.files):
             raise ModelError(f"reader {reader.name!r}: the model folder holds no .safetensors weights")
+        options = engine_options(reader, TransformersOptions)
+        torch.backends.cudnn.enabled = options.cudnn
+        self._cudnn = options.cudnn
         self._torch: Any = torch
         self._settings = settings
         self._device = _device(torch, reader.device)
@@ -32,7 +45,7 @@ class TransformersEngine:
             model: Any = transformers.AutoModelForCausalLM.from_pretrained(
                 start.model_folder,
                 dtype=getattr(torch, reader.dtype),
-                attn_implementation=reader.attention,
+                attn_implementation=None if reader.attention == "auto" else reader.attention,
                 local_files_only=True,
                 trust_remote_code=False,
                 use_safetensors=True,
@@ -64,6 +77,7 @@ class TransformersEngine:
             "device": f"{self._device.type} {device}",
             "dtype": str(self._model.dtype).removeprefix("torch."),
             "attention": str(self._model.config._attn_implementation),
+            **({} if self._cudnn else {"cudnn": "off"}),
             "threads": str(torch.get_num_threads()),
         }
 
