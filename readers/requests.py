@@ -14,7 +14,6 @@ from offline.records import Evidence, Packet, Question
 from readers.records import Model, Request, Scheduled, Settings
 from readers.tokens import ChatTokenizer, messages
 
-
 # Fields of a reader that cannot change what it answers, or that the request digests cover themselves.
 _INDECISIVE = {
     *("name", "model", "output_cap", "input_cap", "input_rate", "output_rate"),
