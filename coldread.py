@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any
 
+import msgspec
 import typer
 from rich.console import Console
 from rich.markup import escape
@@ -192,6 +193,26 @@ def read(
         steps.read_all(place, place.experiment(), reader, _say, progress)
     seals = {name: read_seal(place, name).root for name in place.sealed_readers()}
     _print(as_json, {"run": str(folder), "step": "read", "seals": seals}, lambda console: None)
+
+
+@app.command()
+def probe(
+    folder: RunArgument,
+    reader: Annotated[str | None, typer.Option(help="The reader (default: the experiment's first).")] = None,
+    sample: Annotated[int, typer.Option(help="Requests to sample.")] = 32,
+    as_json: Json = False,
+) -> None:
+    """Measure whether outputs depend on batch, order or a warm cache; on a sealed run, whether they come out again."""
+    from eval import run as steps
+    from eval import tables
+
+    place = RunFolder(folder)
+    with place.lock():
+        experiment = place.experiment()
+        name = reader or next((plan.reader.name for plan in experiment.readers), "")
+        certificate, environment = steps.probe(place, experiment, name, sample)
+    result = {"run": str(folder), "reader": name, "certificate": msgspec.to_builtins(certificate), "environment": environment}
+    _print(as_json, result, lambda console: tables.certificate(console, result))
 
 
 @app.command()

@@ -128,3 +128,32 @@ def story(console: Console, result: dict[str, Any]) -> None:
             verdict = ", ".join(f"{name} {'right' if right else 'wrong'}" for name, right in (answer["metrics"] or {}).items())
             cut = f", {answer['records_cut']} oldest records cut" if answer["records_cut"] else ""
             line(f"  {reader}: {answer['text']!r} [{answer['finish_reason']}{cut}] {verdict}")
+
+
+def certificate(console: Console, result: dict[str, Any]) -> None:
+    """A determinism certificate: what the engine resolved, and how many outputs were the same under which condition."""
+    found = result["certificate"]
+    for name, value in result["environment"].items():
+        console.print(f"{name}: {value}", style="dim", markup=False, highlight=False)
+    table = Table(title=f"{result['reader']}: outputs that are the same as when read alone, of {found['sample']}")
+    for column in ("condition", "same", "what it means"):
+        table.add_column(column)
+    for condition, same in found["matched"].items():
+        table.add_row(condition, str(same), _CONDITIONS[condition])
+    console.print(table)
+    first = found["first"]
+    if first:
+        console.print(
+            f"first divergence: {first['condition']}, request {first['request'][:12]}…, output token {first['token']}, margin "
+            f"{first['margin'] or 'not known'}",
+            markup=False,
+        )
+    console.print(f"batch invariance: {found['batch_invariance']}", markup=False)
+
+
+_CONDITIONS = {
+    "batch": "the sample in batches, cache cold",
+    "shuffled": "in batches of another order, cache cold",
+    "warm": "the same batches again, cache warm",
+    "run": "the sealed predictions",
+}
