@@ -277,6 +277,24 @@ def show(
     _print(as_json, result, lambda console: tables.story(console, result))
 
 
+@app.command()
+def compare(
+    folder: RunArgument,
+    a: Annotated[str, typer.Argument(metavar="A", help="A reader of the run.")],
+    b: Annotated[str, typer.Argument(metavar="B", help="Another one.")],
+    other: Annotated[Path | None, typer.Option(metavar="RUN2", help="The run that B lies in, if another.")] = None,
+    metric: Annotated[str, typer.Option(help="Any stored metric.")] = "subem",
+    as_json: Json = False,
+) -> None:
+    """Compare two scored readers of the same packets, question by question. Opens no label, writes nothing."""
+    from eval import tables
+    from eval.compare import compare as paired
+
+    place = RunFolder(folder)
+    result = paired(place, a, place if other is None else RunFolder(other), b, metric)
+    _print(as_json, result, lambda console: tables.compare(console, result))
+
+
 def main() -> None:
     """Run the command line; a ColdreadError becomes one line on standard error (and, asked for, JSON) and its exit code."""
     for stream in (sys.stdout, sys.stderr):
