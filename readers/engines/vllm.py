@@ -62,8 +62,9 @@ class VllmEngine:
 
         self._vllm: Any = vllm
         _check_device(reader)
+        arguments = _arguments(start, self._options)
         try:
-            self._llm: Any = vllm.LLM(**_arguments(start, self._options))
+            self._llm: Any = vllm.LLM(**arguments)
         except Exception as error:  # vLLM raises whatever its parts raise
             raise self._failure(error, "load the model") from error
         # The frozen stop ids are all there is: ignore_eos keeps vLLM from adding the model's own.
