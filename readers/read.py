@@ -60,7 +60,7 @@ def freeze_requests(run: RunFolder, experiment: ResolvedExperiment, plan: Reader
 
     def write(folder: Path) -> None:
         # The kept copy, not the model's folder: what reads here is what replays later.
-        tokenizer = ChatTokenizer(run.step_folder(f"{base}/tokenizer"), thinking=reader.thinking)
+        tokenizer = ChatTokenizer.of(reader, run.step_folder(f"{base}/tokenizer"))
         data = read_data(run)
         frozen = make_requests(
             make_settings(reader, model, tokenizer),
@@ -89,7 +89,7 @@ def make_measure(run: RunFolder, experiment: ResolvedExperiment, tokenizers: Pat
     reader = experiment.readers[0].reader
     kept = reads_folder(run, reader.name) / "tokenizer"
     folder = tokenizer_at(reader.name, tokenizers) or (kept if reader.name in run.sealed_readers() else locate(reader))
-    count = lru_cache(maxsize=None)(ChatTokenizer(folder).count)
+    count = lru_cache(maxsize=None)(ChatTokenizer.of(reader, folder).count)
     return count, f"tokens of {tokenizer_digest(folder)}"
 
 
@@ -258,7 +258,7 @@ def read(run: RunFolder, experiment: ResolvedExperiment, plan: ReaderPlan, commi
     requests = freeze_requests(run, experiment, plan, model_folder)
     journal = Journal(folder / JOURNAL)
     entries = generate(requests, journal, model_folder, forbidden_paths(run, experiment), progress)
-    tokenizer = ChatTokenizer(folder / "tokenizer", thinking=plan.reader.thinking)
+    tokenizer = ChatTokenizer.of(plan.reader, folder / "tokenizer")
     predictions = make_predictions(requests, entries, tokenizer)
     write_lines(folder / PREDICTIONS, predictions)
     seconds = sum(float(entry.seconds) for entry in entries.values())

@@ -264,7 +264,7 @@ def read(packets: Packets = 24, as_json: AsJson = False) -> None:
     prompt, folder = experiment.prompt, locate(reader)
     asked = {question.id: question for question in bench.all_questions}
     frozen = freezing.freeze([bench.history], [*asked.values()], bench.extraction, experiment.settings, prompt, ["cmc"])
-    tokenizer = ChatTokenizer(folder, thinking=reader.thinking)
+    tokenizer = ChatTokenizer.of(reader, folder)
     settings = make_settings(reader, fingerprint(folder), tokenizer)
     evidence = {shown.digest: shown for shown in frozen.evidence}
     requests = make_requests(settings, tokenizer, prompt, asked, frozen.packets, evidence)
