@@ -25,7 +25,7 @@ from readers import worker
 from readers.engines import EngineStart
 from readers.guard import Forbidden
 from readers.journal import Journal
-from readers.pins import fingerprint, locate
+from readers.pins import identify, locate
 from readers.records import JournalEntry, Output, Prediction, Seal, Timings
 from readers.requests import Requests, make_requests, make_settings, read_requests, write_requests
 from readers.seal import JOURNAL, PREDICTIONS, SEAL, TIMINGS, close, count, read_seal, reads_folder, verify_reads
@@ -48,7 +48,7 @@ class Commitment:
 def freeze_requests(run: RunFolder, experiment: ResolvedExperiment, plan: ReaderPlan, model_folder: Path) -> Requests:
     """Freeze a reader's requests and keep its tokenizer, unless both are up to date; the requests."""
     reader = plan.reader
-    model = fingerprint(model_folder)
+    model = identify(reader, model_folder)
     base = f"reads/{reader.name}"
     run.step(f"{base}/tokenizer", {"model": model.fingerprint}, lambda folder: copy_tokenizer(model_folder, folder))
     inputs = {
