@@ -116,7 +116,7 @@ def _replay_tokens(run: RunFolder, experiment: ResolvedExperiment, plan: ReaderP
     name = plan.reader.name
     folder = reads_folder(run, name)
     stored = read_requests(folder / "requests")
-    tokenizer = ChatTokenizer(at, thinking=plan.reader.thinking)
+    tokenizer = ChatTokenizer.of(plan.reader, at)
     _replay_settings(folder, plan, stored.settings, tokenizer)
     questions = {question.id: question for question in read_data(run).questions}
     again = make_requests(

@@ -5,17 +5,24 @@ hence from one commit; every file that can change an output is hashed.
 """
 
 import re
+import shlex
+from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import Any
+
+from msgspec import UNSET
 
 from offline.canonical import digest_of, file_digest
 from offline.errors import ConfigurationError, ModelError
-from offline.experiment import Pin, Reader
+from offline.experiment import Reader
 from offline.run_folder import MANIFEST
 from readers.embedded import embedded_folder
+from readers.hub import download
 from readers.records import Model, ModelFile
 
 _COMMIT = re.compile(r"[0-9a-f]{40}")
+_SHA256 = re.compile(r"[0-9a-f]{64}")
+# What a pin may name, exactly one of them.
+_KINDS = ("embedded", "folder", "repository", "served")
 # Files that make a model what it is. Pickled weights (.bin, .pt) are left out on purpose: safetensors only.
 WEIGHTS = ".safetensors"
 PATTERNS = ("*.json", f"*{WEIGHTS}", "*.jinja", "*.txt", "*.model", "*.tiktoken")
@@ -24,10 +31,10 @@ PATTERNS = ("*.json", f"*{WEIGHTS}", "*.jinja", "*.txt", "*.model", "*.tiktoken"
 def check_pin(reader: Reader) -> None:
     """ConfigurationError or ModelError unless the pin names exactly one immutable thing."""
     pin = reader.model
-    given = [name for name in ("embedded", "folder", "repository") if getattr(pin, name) is not None]
+    given = [name for name in _KINDS if getattr(pin, name) not in (None, UNSET)]
     if len(given) != 1:
         raise ConfigurationError(
-            f"reader {reader.name!r}: model gives {', '.join(given) or 'nothing'}; give one of embedded, folder, repository"
+            f"reader {reader.name!r}: model gives {', '.join(given) or 'nothing'}; give one of {', '.join(_KINDS)}"
         )
     if pin.repository is None:
         if pin.revision is not None:
@@ -35,7 +42,12 @@ def check_pin(reader: Reader) -> None:
     elif pin.revision is None or not _COMMIT.fullmatch(pin.revision):
         raise ModelError(
             f"reader {reader.name!r}: {pin.repository} at revision {pin.revision!r} is not pinned; branches and tags move: "
-            "give the 40-digit commit"
+            f"give the 40-digit commit, or let `coldread pin {shlex.quote(pin.repository)} --write FILE` fill it into the "
+            "reader file"
+        )
+    if pin.fingerprint is not UNSET and not _SHA256.fullmatch(pin.fingerprint):
+        raise ModelError(
+            f"reader {reader.name!r}: fingerprint {pin.fingerprint!r} is no sha256 of 64 digits; `coldread pin` prints it"
         )
 
 
@@ -50,31 +62,19 @@ def locate(reader: Reader) -> Path:
         if not folder.is_dir():
             raise ModelError(f"reader {reader.name!r}: model folder {folder} is not there; check `folder` in its configuration")
         return folder
-    return _download(reader, pin)
+    if pin.repository is None:
+        raise ModelError(f"reader {reader.name!r}: its model is served elsewhere; the files cannot be had here")
+    return download(pin.repository, str(pin.revision), list(PATTERNS), whose=f"reader {reader.name!r}: ")
 
 
-def _download(reader: Reader, pin: Pin) -> Path:
-    try:
-        import huggingface_hub
-    except ImportError as error:
-        raise ConfigurationError(
-            f"reader {reader.name!r}: models from the hub need a package that is not installed; "
-            "run: pip install 'coldread[transformers]'"
-        ) from error
-    hub: Any = huggingface_hub
-    try:
-        return Path(hub.snapshot_download(pin.repository, revision=pin.revision, allow_patterns=list(PATTERNS)))
-    except Exception as error:  # the hub client raises dozens of classes
-        raise ModelError(
-            f"reader {reader.name!r}: {pin.repository}@{pin.revision} could not be fetched: {error}; check the network and, "
-            "for a gated model, that your account has access"
-        ) from error
+def is_model_file(name: str) -> bool:
+    """Whether a file of this name, at the top of a model's folder, makes the model what it is. A run's manifest does not."""
+    return "/" not in name and name != MANIFEST and any(fnmatchcase(name, pattern) for pattern in PATTERNS)
 
 
 def model_files(folder: Path) -> list[Path]:
-    """Every file of a folder (not below it) that makes a model what it is, by name. A run's manifest is none."""
-    found = {path for pattern in PATTERNS for path in folder.glob(pattern) if path.is_file()}
-    return sorted(path for path in found if path.name != MANIFEST)
+    """Every file of a folder (not below it) that makes a model what it is, by name."""
+    return sorted(path for path in folder.iterdir() if is_model_file(path.name) and path.is_file())
 
 
 def tokenizer_files(folder: Path) -> list[Path]:
@@ -84,8 +84,25 @@ def tokenizer_files(folder: Path) -> list[Path]:
 
 def fingerprint(folder: Path) -> Model:
     """Hash every model file of a folder; ModelError if it holds no model."""
-    paths = model_files(folder)
-    if not any(path.name == "config.json" for path in paths):
-        raise ModelError(f"{folder} holds no config.json, so no model; check the reader's `folder`")
-    files = tuple(ModelFile(name=p.name, sha256=file_digest(p), size=p.stat().st_size) for p in paths)
+    files = tuple(ModelFile(name=p.name, sha256=file_digest(p), size=p.stat().st_size) for p in model_files(folder))
+    return model_of(files, str(folder))
+
+
+def model_of(files: tuple[ModelFile, ...], where: str) -> Model:
+    """The model that these files, sorted by name, make; ModelError if config.json is not among them."""
+    if not any(file.name == "config.json" for file in files):
+        raise ModelError(f"{where} holds no config.json, so no model; check the reader's `model`")
     return Model(fingerprint=digest_of(files), files=files)
+
+
+def identify(reader: Reader, folder: Path) -> Model:
+    """The model in a folder, hashed; ModelError if the reader's pin expects another fingerprint."""
+    model, expected = fingerprint(folder), reader.model.fingerprint
+    if expected is not UNSET and model.fingerprint != expected:
+        raise ModelError(
+            f"reader {reader.name!r}: the model files in {folder} have the fingerprint {model.fingerprint}, the pin expects "
+            f"{expected}: a file was changed, added or left out; restore the folder (a download: remove it, and it is fetched "
+            f"again), or, if these files are meant, put what `coldread pin {shlex.quote(str(folder))}` prints into the reader "
+            "file"
+        )
+    return model

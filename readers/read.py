@@ -19,7 +19,7 @@ from offline.steps import fresh, read_data, read_evidence, read_packets
 from readers.engines import EngineStart
 from readers.guard import Forbidden
 from readers.journal import Journal
-from readers.pins import fingerprint, locate
+from readers.pins import identify, locate
 from readers.probe import SAMPLE, certify, is_probed, probe
 from readers.process import Process, answered, forbidden_paths, start_process
 from readers.records import Certificate, JournalEntry, Output, Prediction, Seal, Timings
@@ -55,7 +55,7 @@ class Commitment:
 def freeze_requests(run: RunFolder, experiment: ResolvedExperiment, plan: ReaderPlan, model_folder: Path) -> Requests:
     """Freeze a reader's requests and keep its tokenizer, unless both are up to date; the requests."""
     reader = plan.reader
-    model = fingerprint(model_folder)
+    model = identify(reader, model_folder)
     base = f"reads/{reader.name}"
     run.step(f"{base}/tokenizer", {"model": model.fingerprint}, lambda folder: copy_tokenizer(model_folder, folder))
     inputs = {
@@ -67,7 +67,7 @@ def freeze_requests(run: RunFolder, experiment: ResolvedExperiment, plan: Reader
 
     def write(folder: Path) -> None:
         # The kept copy, not the model's folder: what reads here is what replays later.
-        tokenizer = ChatTokenizer(run.step_folder(f"{base}/tokenizer"), thinking=reader.thinking)
+        tokenizer = ChatTokenizer.of(reader, run.step_folder(f"{base}/tokenizer"))
         data = read_data(run)
         frozen = make_requests(
             make_settings(reader, model, tokenizer),
@@ -96,7 +96,7 @@ def make_measure(run: RunFolder, experiment: ResolvedExperiment, tokenizers: Pat
     reader = experiment.readers[0].reader
     kept = reads_folder(run, reader.name) / "tokenizer"
     folder = tokenizer_at(reader.name, tokenizers) or (kept if reader.name in run.sealed_readers() else locate(reader))
-    count = lru_cache(maxsize=None)(ChatTokenizer(folder).count)
+    count = lru_cache(maxsize=None)(ChatTokenizer.of(reader, folder).count)
     return count, f"tokens of {tokenizer_digest(folder)}"
 
 
@@ -217,7 +217,7 @@ def read(run: RunFolder, experiment: ResolvedExperiment, plan: ReaderPlan, commi
     engines = engines_for(run, experiment, requests, model_folder)
     with _resumable():
         entries = generate(requests, journal, engines, folder / PROBES, progress)
-    tokenizer = ChatTokenizer(folder / "tokenizer", thinking=plan.reader.thinking)
+    tokenizer = ChatTokenizer.of(plan.reader, folder / "tokenizer")
     predictions = make_predictions(requests, entries, tokenizer)
     write_lines(folder / PREDICTIONS, predictions)
     seconds = sum(float(entry.seconds) for entry in entries.values())

@@ -7,17 +7,22 @@ import json
 import os
 import re
 import shutil
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from datetime import datetime
 from pathlib import Path
 from typing import Any, Literal
 
+from msgspec import UNSET
+
 from offline.canonical import digest_of, file_digest
 from offline.errors import ConfigurationError, ModelError
-from offline.experiment import Prompt
+from offline.experiment import Prompt, Reader
 from offline.records import Message
 from readers.pins import tokenizer_files
 
 _SLOT = re.compile(r"\{(evidence|question)\}")
+# What a template is tried out with.
+_SAMPLE = (Message(role="system", content="s"), Message(role="user", content="e q"))
 
 
 def messages(prompt: Prompt, evidence: str, question: str) -> tuple[Message, Message]:
@@ -46,9 +51,18 @@ def tokenizer_digest(folder: Path) -> str:
 
 
 class ChatTokenizer:
-    """A model's tokenizer and chat template, from one local folder."""
+    """A model's tokenizer and chat template, from one local folder.
 
-    def __init__(self, folder: Path, *, thinking: bool = False) -> None:
+    `date`: what the template takes for today, YYYY-MM-DD; a template that asks the clock is refused without it, because
+    its token ids would differ tomorrow.
+    """
+
+    @classmethod
+    def of(cls, reader: Reader, folder: Path) -> "ChatTokenizer":
+        """The tokenizer that a reader speaks through, its files in `folder`: the one place that makes it out of a reader."""
+        return cls(folder, thinking=reader.thinking, date=None if reader.date is UNSET else reader.date)
+
+    def __init__(self, folder: Path, *, thinking: bool = False, date: str | None = None) -> None:
         os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
         os.environ.setdefault("TRANSFORMERS_NO_ADVISORY_WARNINGS", "1")
         try:
@@ -63,6 +77,7 @@ class ChatTokenizer:
             ) from error
         self.folder = folder
         self._thinking = thinking
+        self._today = None if date is None else datetime.fromisoformat(date)
         try:
             self._tokenizer: Any = Loader.from_pretrained(str(folder), local_files_only=True, trust_remote_code=False)
         except Exception as error:  # transformers raises whatever its readers raise
@@ -72,15 +87,35 @@ class ChatTokenizer:
         added = self._tokenizer.added_tokens_decoder.values()
         self._special = sorted({*self._tokenizer.all_special_tokens, *(token.content for token in added if token.special)})
 
-    def _render(self, chat: Sequence[Message], *, thinking: bool, tokenize: bool) -> Any:
+    def _clock(self, form: str) -> str:
+        """What a template is given for `strftime_now`: the reader's date at midnight, never the clock of this machine."""
+        if self._today is None:
+            raise ModelError(
+                f"the chat template in {self.folder} asks the clock (strftime_now), so its token ids would differ tomorrow; "
+                "give `date: YYYY-MM-DD`, what it shall take for today, in the reader file"
+            )
+        return self._today.strftime(form)
+
+    def _render(
+        self,
+        chat: Sequence[Message],
+        *,
+        thinking: bool,
+        tokenize: bool,
+        clock: Callable[[str], str] | None = None,
+    ) -> Any:
         try:
+            # An argument of the call shadows the function of that name that the library lends to templates.
             return self._tokenizer.apply_chat_template(
                 [{"role": message.role, "content": message.content} for message in chat],
                 add_generation_prompt=True,
                 tokenize=tokenize,
                 return_dict=False,
                 enable_thinking=thinking,
+                strftime_now=clock or self._clock,
             )
+        except ModelError:
+            raise
         except Exception as error:  # a template is a program and raises what it likes
             raise ModelError(
                 f"the chat template in {self.folder} cannot render a system and a user message: {error}"
@@ -119,17 +154,43 @@ class ChatTokenizer:
 
     def thinking(self) -> Literal["off", "on", "no switch"]:
         """What the template does with the thinking switch; ModelError if it speaks of thinking and ignores the switch."""
-        chat = messages(Prompt(name="", system="s", user="{evidence}{question}", heading="", no_evidence=""), "e", "q")
-        off, on = (self._render(chat, thinking=thinking, tokenize=False) for thinking in (False, True))
+        found = self.thinking_switch()
+        if found != "ignored":
+            return found
+        if self._thinking:
+            return "no switch"
+        raise ModelError(
+            f"the chat template in {self.folder} writes thinking marks and ignores enable_thinking=False; thinking "
+            "cannot be turned off, so answers would be cut off: choose another model or template"
+        )
+
+    def thinking_switch(self) -> Literal["off", "on", "no switch", "ignored"]:
+        """What `thinking` finds; `ignored` if the template speaks of thinking and renders the same either way."""
+        off, on = (self._render(_SAMPLE, thinking=thinking, tokenize=False) for thinking in (False, True))
         if off != on:
             return "on" if self._thinking else "off"
-        template = self._tokenizer.chat_template
-        if "<think" in str(template).lower() and not self._thinking:
-            raise ModelError(
-                f"the chat template in {self.folder} writes thinking marks and ignores enable_thinking=False; thinking "
-                "cannot be turned off, so answers would be cut off: choose another model or template"
-            )
-        return "no switch"
+        return "ignored" if "<think" in str(self._tokenizer.chat_template).lower() else "no switch"
+
+    def asks_clock(self) -> bool:
+        """Whether the template calls `strftime_now`."""
+        asked: list[str] = []
+
+        def clock(form: str) -> str:
+            asked.append(form)
+            return form
+
+        self._render(_SAMPLE, thinking=self._thinking, tokenize=False, clock=clock)
+        return bool(asked)
+
+    def leading_bos(self) -> int:
+        """How many beginning-of-sequence ids a rendered chat opens with: 0 or 1, or 2 where template or tokenizer err."""
+        bos = self._tokenizer.bos_token_id
+        count = 0
+        for token in self._render(_SAMPLE, thinking=self._thinking, tokenize=True):
+            if bos is None or token != bos:
+                break
+            count += 1
+        return count
 
     def stop_ids(self) -> tuple[int, ...]:
         """End-of-sequence ids of tokenizer, config.json and generation_config.json together, ascending."""
