@@ -95,7 +95,13 @@ def serve(source: BinaryIO, sink: BinaryIO) -> None:
         send(Failed(message=str(error), exit_code=error.exit_code))
     except Exception as error:
         traceback.print_exc()
-        send(Failed(message=f"{type(error).__name__}: {error}", exit_code=0))
+        send(Failed(message=f"{type(error).__name__}: {error}{_cure(error)}", exit_code=0))
+
+
+def _cure(error: Exception) -> str:
+    if isinstance(error, MemoryError) or "out of memory" in str(error).lower():
+        return " (memory ran out: set a smaller batch_size, or batch_tokens, in the reader's configuration)"
+    return ""
 
 
 def _answer(engine: Engine, message: ToWorker) -> Done | Weighed:

@@ -4,13 +4,13 @@ import os
 import resource
 import shutil
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
-from tiny import coldread, make_model, write_experiment, write_rows
+from tiny import coldread, make_model, write_engine, write_experiment, write_rows
 from worlds import HEADING, experiment, real_file
 
 from extract.frontends import extract
@@ -124,3 +124,17 @@ def scored_run(tmp_path_factory: pytest.TempPathFactory, tiny_model: Path) -> Pa
 def copied_run(scored_run: Path, tmp_path: Path) -> Path:
     """A copy of the scored run."""
     return Path(shutil.copytree(scored_run, tmp_path / "copied"))
+
+
+@pytest.fixture
+def plugin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Path]:
+    """Installs a third party's package with an engine called `theirs` (tiny.write_engine), for reader processes too."""
+
+    def install(body: str, more: str = "") -> Path:
+        site = write_engine(tmp_path, body, more)
+        before = os.environ.get("PYTHONPATH")
+        monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(site), *([before] if before else [])]))
+        monkeypatch.syspath_prepend(site)
+        return site
+
+    return install

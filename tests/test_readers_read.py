@@ -10,7 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from tiny import ROWS, coldread, start_coldread, write_experiment, write_rows
+from tiny import ANSWER, ROWS, coldread, frozen_run, start_coldread, their_reader, write_experiment, write_rows
 
 from offline.canonical import digest_of, encode, read_lines
 from offline.errors import AlteredError
@@ -18,22 +18,6 @@ from readers.journal import Journal
 from readers.records import JournalEntry, Output, Prediction, Scheduled
 
 READS = Path("reads") / "tiny"
-
-
-def frozen_run(folder: Path, model: Path, **changes: object) -> Path:
-    """A run frozen and not yet read."""
-    run = folder / "run"
-    coldread(
-        "run",
-        str(write_experiment(folder, model, **changes)),
-        "--data",
-        str(write_rows(folder)),
-        "--out",
-        str(run),
-        "--until",
-        "freeze",
-    )
-    return run
 
 
 def one_by_one(model: Path) -> list[dict[str, object]]:
@@ -225,45 +209,7 @@ def test_the_recorded_engine_plays_a_sealed_run_back(scored_run: Path, tmp_path:
     assert answers(run, "played") == answers(scored_run, "tiny")
 
 
-@pytest.fixture
-def plugin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], Path]:
-    """Installs a third party's package with an engine called `theirs`, whose `generate` has the given body."""
-
-    def install(body: str) -> Path:
-        site = _write_plugin(tmp_path, body)
-        monkeypatch.setenv("PYTHONPATH", str(site))
-        monkeypatch.syspath_prepend(site)
-        return site
-
-    return install
-
-
-def _write_plugin(folder: Path, body: str) -> Path:
-    site = folder / "site"
-    info = site / "theirs-1.0.dist-info"
-    info.mkdir(parents=True)
-    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: theirs\nVersion: 1.0\n")
-    (info / "entry_points.txt").write_text("[coldread.engines]\ntheirs = theirs_engine:make\n")
-    (site / "theirs_engine.py").write_text(
-        "import os\nfrom pathlib import Path\nfrom readers.records import Output\n\n"
-        "class Engine:\n"
-        "    def __init__(self, start):\n        self.options = start.settings.reader.options\n"
-        "    def environment(self):\n        return {'engine': 'theirs'}\n"
-        "    def generate(self, batch):\n" + "".join(f"        {line}\n" for line in body.splitlines()) + "\n"
-        "def make(start):\n    return Engine(start)\n"
-    )
-    return site
-
-
-def their_reader(model: Path, target: Path) -> list[dict[str, object]]:
-    reader = {"name": "tiny", "engine": "theirs", "model": {"folder": str(model)}, "options": {"target": str(target)}}
-    return [{"use": reader}]
-
-
-ANSWER = "return [Output(ids=(80,), finish_reason='stop') for _ in batch]"
-
-
-def test_an_engine_of_another_package_plugs_in(tiny_model: Path, tmp_path: Path, plugin: Callable[[str], Path]) -> None:
+def test_an_engine_of_another_package_plugs_in(tiny_model: Path, tmp_path: Path, plugin: Callable[..., Path]) -> None:
     plugin(ANSWER)
     run = frozen_run(tmp_path, tiny_model, readers=their_reader(tiny_model, tmp_path))
     coldread("read", str(run))
@@ -277,7 +223,7 @@ def test_an_engine_of_another_package_plugs_in(tiny_model: Path, tmp_path: Path,
     ids=["open", "swallowed"],
 )
 def test_a_reader_process_cannot_open_labels_or_raw_rows(
-    tiny_model: Path, tmp_path: Path, plugin: Callable[[str], Path], what: str, attempt: str
+    tiny_model: Path, tmp_path: Path, plugin: Callable[..., Path], what: str, attempt: str
 ) -> None:
     plugin(f"{attempt}\n{ANSWER}")
     target = tmp_path / "run" / what
@@ -287,7 +233,7 @@ def test_a_reader_process_cannot_open_labels_or_raw_rows(
     assert not (run / READS / "seal.json").exists()
 
 
-def test_a_reader_process_may_open_other_files(tiny_model: Path, tmp_path: Path, plugin: Callable[[str], Path]) -> None:
+def test_a_reader_process_may_open_other_files(tiny_model: Path, tmp_path: Path, plugin: Callable[..., Path]) -> None:
     # So that the test above can fail: the same engine, another file.
     (tmp_path / "harmless.txt").write_text("x")
     plugin(f"open(self.options['target']).read()\n{ANSWER}")
@@ -295,9 +241,7 @@ def test_a_reader_process_may_open_other_files(tiny_model: Path, tmp_path: Path,
     coldread("read", str(run))
 
 
-def test_a_renamed_copy_of_the_raw_rows_is_forbidden_too(
-    tiny_model: Path, tmp_path: Path, plugin: Callable[[str], Path]
-) -> None:
+def test_a_renamed_copy_of_the_raw_rows_is_forbidden_too(tiny_model: Path, tmp_path: Path, plugin: Callable[..., Path]) -> None:
     target = tmp_path / "copy.bin"
     plugin(f"open(self.options['target']).read()\n{ANSWER}")
     run = frozen_run(tmp_path, tiny_model, readers=their_reader(tiny_model, target))
@@ -306,7 +250,7 @@ def test_a_renamed_copy_of_the_raw_rows_is_forbidden_too(
 
 
 def test_reading_from_inside_the_run_folder_works(
-    tiny_model: Path, tmp_path: Path, plugin: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch
+    tiny_model: Path, tmp_path: Path, plugin: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     plugin(f"open('/dev/null', 'r').close()\n{ANSWER}")
     run = frozen_run(tmp_path, tiny_model, readers=their_reader(tiny_model, tmp_path))
@@ -315,7 +259,7 @@ def test_reading_from_inside_the_run_folder_works(
 
 
 def test_a_reader_process_is_started_with_no_path_of_the_run(
-    tiny_model: Path, tmp_path: Path, plugin: Callable[[str], Path]
+    tiny_model: Path, tmp_path: Path, plugin: Callable[..., Path]
 ) -> None:
     # The engine writes down its own process's arguments and environment.
     note = tmp_path / "note.txt"
@@ -339,7 +283,7 @@ def test_a_reader_process_is_started_with_no_path_of_the_run(
     ],
 )
 def test_a_misbehaving_engine_is_one_clear_error(
-    tiny_model: Path, tmp_path: Path, plugin: Callable[[str], Path], body: str, message: str | None
+    tiny_model: Path, tmp_path: Path, plugin: Callable[..., Path], body: str, message: str | None
 ) -> None:
     plugin(body)
     run = frozen_run(tmp_path, tiny_model, readers=their_reader(tiny_model, tmp_path))
@@ -349,7 +293,7 @@ def test_a_misbehaving_engine_is_one_clear_error(
         assert not (run / READS / "seal.json").exists()
 
 
-def test_failed_generations_stay_in_the_denominator(tiny_model: Path, tmp_path: Path, plugin: Callable[[str], Path]) -> None:
+def test_failed_generations_stay_in_the_denominator(tiny_model: Path, tmp_path: Path, plugin: Callable[..., Path]) -> None:
     # Eight questions, shortest input first: two answered rightly, two failed, four wrong: 2 of 8.
     statements = [f"P{'x' * i} lives in C{'x' * i}." for i in range(8)]
     questions = [{"id": str(i), "text": f"Where does P{'x' * i} live?", "answers": [f"C{'x' * i}"]} for i in range(8)]

@@ -5,6 +5,7 @@ import io
 import json
 import subprocess
 import sys
+import textwrap
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -183,3 +184,40 @@ def start_coldread(*arguments: str, environment: dict[str, str] | None = None) -
     return subprocess.Popen(
         command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment
     )
+
+
+def frozen_run(folder: Path, model: Path, **changes: object) -> Path:
+    """A run frozen and not yet read."""
+    run = folder / "run"
+    experiment = str(write_experiment(folder, model, **changes))
+    coldread("run", experiment, "--data", str(write_rows(folder)), "--out", str(run), "--until", "freeze")
+    return run
+
+
+# The body of an engine's `generate` that answers every input alike.
+ANSWER = "return [Output(ids=(80,), finish_reason='stop') for _ in batch]"
+
+
+def write_engine(folder: Path, body: str, more: str = "") -> Path:
+    """A third party's package with an engine called `theirs`: the body of its `generate`, and more of its class."""
+    site = folder / "site"
+    info = site / "theirs-1.0.dist-info"
+    info.mkdir(parents=True)
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: theirs\nVersion: 1.0\n")
+    (info / "entry_points.txt").write_text("[coldread.engines]\ntheirs = theirs_engine:make\n")
+    (site / "theirs_engine.py").write_text(
+        "import os, subprocess, sys, time\nfrom pathlib import Path\nfrom readers.records import Output\n\n"
+        "class Engine:\n"
+        "    def __init__(self, start):\n        self.options = start.settings.reader.options\n        self.prepare()\n"
+        "    def prepare(self):\n        pass\n"
+        "    def environment(self):\n        return {'engine': 'theirs'}\n"
+        "    def generate(self, batch):\n" + textwrap.indent(body, " " * 8) + "\n" + textwrap.indent(more, " " * 4) + "\n"
+        "def make(start):\n    return Engine(start)\n"
+    )
+    return site
+
+
+def their_reader(model: Path, target: Path, **changes: object) -> list[dict[str, object]]:
+    """A reader with the engine of `write_engine`."""
+    reader = {"name": "tiny", "engine": "theirs", "model": {"folder": str(model)}, "options": {"target": str(target)}}
+    return [{"use": {**reader, **changes}}]
