@@ -9,6 +9,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+from msgspec import UNSET
+
 from eval.audit import verify_run
 from eval.labels import read_labels
 from eval.metrics import find_metrics
@@ -29,11 +31,12 @@ from offline.memory import Measure
 from offline.records import Packet
 from offline.run_folder import RunFolder, read_manifest
 from offline.steps import freeze_run, fresh, packet_files, read_data, read_evidence, read_packets
-from readers.pins import tokenizer_files
+from readers.pins import identify, tokenizer_files
 from readers.read import make_measure
 from readers.records import Settings
 from readers.requests import make_requests, make_settings, read_requests
 from readers.seal import SEAL, count, read_predictions, read_seal, reads_folder
+from readers.served import Tokenizer
 from readers.tokens import ChatTokenizer, tokenizer_at
 
 # (link, how many of what were checked)
@@ -146,11 +149,13 @@ def _replay_tokens(run: RunFolder, experiment: ResolvedExperiment, plan: ReaderP
         raise SealLinkError(f"{folder / SEAL}: it states {seal.counts}; what it covers gives {count(stored, predictions)}")
 
 
-def _replay_settings(folder: Path, plan: ReaderPlan, stored: Settings, tokenizer: ChatTokenizer) -> None:
+def _replay_settings(folder: Path, plan: ReaderPlan, stored: Settings, tokenizer: Tokenizer) -> None:
     """InputLinkError unless the frozen settings are what the experiment's reader and the kept tokenizer give."""
     path = folder / "requests" / "settings.json"
     if make_settings(plan.reader, stored.model, tokenizer) != stored:
         raise InputLinkError(f"{path}: the settings of reader {plan.reader.name!r} come out differently when derived again")
+    if plan.reader.model.served is not UNSET and stored.model != identify(plan.reader, tokenizer.folder):
+        raise InputLinkError(f"{path}: the model is not the served one that the reader {plan.reader.name!r} names")
     known = {file.name: file.sha256 for file in stored.model.files}
     for file in tokenizer_files(tokenizer.folder):
         if file.name in known and file_digest(file) != known[file.name]:

@@ -8,14 +8,19 @@ import re
 from pathlib import Path
 from typing import Any
 
+from msgspec import UNSET
+
 from offline.canonical import digest_of, file_digest
 from offline.errors import ConfigurationError, ModelError
 from offline.experiment import Pin, Reader
 from offline.run_folder import MANIFEST
 from readers.embedded import embedded_folder
 from readers.records import Model, ModelFile
+from readers.served import CODEC_FOLDER
 
 _COMMIT = re.compile(r"[0-9a-f]{40}")
+# The fields of a pin that name a model.
+KINDS = ("embedded", "folder", "repository", "served")
 # Files that make a model what it is. Pickled weights (.bin, .pt) are left out on purpose: safetensors only.
 WEIGHTS = ".safetensors"
 PATTERNS = ("*.json", f"*{WEIGHTS}", "*.jinja", "*.txt", "*.model", "*.tiktoken")
@@ -24,11 +29,13 @@ PATTERNS = ("*.json", f"*{WEIGHTS}", "*.jinja", "*.txt", "*.model", "*.tiktoken"
 def check_pin(reader: Reader) -> None:
     """ConfigurationError or ModelError unless the pin names exactly one immutable thing."""
     pin = reader.model
-    given = [name for name in ("embedded", "folder", "repository") if getattr(pin, name) is not None]
+    given = [name for name in KINDS if getattr(pin, name) not in (None, UNSET)]
     if len(given) != 1:
         raise ConfigurationError(
-            f"reader {reader.name!r}: model gives {', '.join(given) or 'nothing'}; give one of embedded, folder, repository"
+            f"reader {reader.name!r}: model gives {', '.join(given) or 'nothing'}; give one of {', '.join(KINDS)}"
         )
+    if pin.served == "":
+        raise ConfigurationError(f"reader {reader.name!r}: `served` is empty; give the name that the server lists the model by")
     if pin.repository is None:
         if pin.revision is not None:
             raise ConfigurationError(f"reader {reader.name!r}: a revision goes with a repository, not with {given[0]}")
@@ -40,9 +47,14 @@ def check_pin(reader: Reader) -> None:
 
 
 def locate(reader: Reader) -> Path:
-    """The folder of a pinned model on this machine, downloaded at its commit if need be; ModelError if it is not to be had."""
+    """The folder of a pinned model on this machine, downloaded at its commit if need be; ModelError if it is not to be had.
+
+    A served model's files are not here: its folder is the one that says what its ids are.
+    """
     check_pin(reader)
     pin = reader.model
+    if pin.served is not UNSET:
+        return CODEC_FOLDER
     if pin.embedded is not None:
         return embedded_folder(pin.embedded)
     if pin.folder is not None:
@@ -80,6 +92,13 @@ def model_files(folder: Path) -> list[Path]:
 def tokenizer_files(folder: Path) -> list[Path]:
     """The model files that are not weights: tokenizer, chat template, configuration."""
     return [path for path in model_files(folder) if path.suffix != WEIGHTS]
+
+
+def identify(reader: Reader, folder: Path) -> Model:
+    """A reader's model as found in its folder; of a served one, a name is all that there is."""
+    if reader.model.served is not UNSET:
+        return Model(fingerprint=digest_of(("served", reader.model.served)), files=())
+    return fingerprint(folder)
 
 
 def fingerprint(folder: Path) -> Model:

@@ -25,10 +25,11 @@ from readers import worker
 from readers.engines import EngineStart
 from readers.guard import Forbidden
 from readers.journal import Journal
-from readers.pins import fingerprint, locate
-from readers.records import JournalEntry, Output, Prediction, Seal, Timings
+from readers.pins import identify, locate
+from readers.records import JournalEntry, Output, Prediction, Seal, Settings, Timings
 from readers.requests import Requests, make_requests, make_settings, read_requests, write_requests
 from readers.seal import JOURNAL, PREDICTIONS, SEAL, TIMINGS, close, count, read_seal, reads_folder, verify_reads
+from readers.served import Tokenizer
 from readers.tokens import ChatTokenizer, copy_tokenizer, tokenizer_at, tokenizer_digest
 
 _RESUME = "finished batches are kept, `coldread read` resumes after them"
@@ -48,7 +49,7 @@ class Commitment:
 def freeze_requests(run: RunFolder, experiment: ResolvedExperiment, plan: ReaderPlan, model_folder: Path) -> Requests:
     """Freeze a reader's requests and keep its tokenizer, unless both are up to date; the requests."""
     reader = plan.reader
-    model = fingerprint(model_folder)
+    model = identify(plan.reader, model_folder)
     base = f"reads/{reader.name}"
     run.step(f"{base}/tokenizer", {"model": model.fingerprint}, lambda folder: copy_tokenizer(model_folder, folder))
     inputs = {
@@ -187,10 +188,12 @@ def forbidden_paths(run: RunFolder, experiment: ResolvedExperiment) -> Forbidden
     return Forbidden(folders=(str(run.path.resolve()),), files=files, names=names)
 
 
-def _check_outputs(outputs: Sequence[Output], batch: Sequence[int], cap: int, name: str) -> None:
+def _check_outputs(outputs: Sequence[Output], batch: Sequence[int], settings: Settings) -> None:
+    name, cap = settings.reader.name, settings.reader.output_cap
     if len(outputs) != len(batch):
         raise EngineError(f"reader {name!r}: the engine gave {len(outputs)} outputs for {len(batch)} inputs")
-    if any(len(output.ids) > cap for output in outputs):
+    # The ids of a served model's answer are bytes, and only the server can count its tokens.
+    if settings.transport is msgspec.UNSET and any(len(output.ids) > cap for output in outputs):
         raise EngineError(f"reader {name!r}: the engine exceeded the output cap of {cap} tokens")
 
 
@@ -219,7 +222,7 @@ def generate(
                 process.send(worker.Batch(inputs=tuple(requests.ids[i] for i in batch)))
                 answer = process.receive()
                 assert isinstance(answer, worker.Done)
-                _check_outputs(answer.outputs, batch, settings.reader.output_cap, settings.reader.name)
+                _check_outputs(answer.outputs, batch, settings)
                 seconds = f"{time.monotonic() - began:.3f}"
                 journal.append(JournalEntry(batch=name, outputs=answer.outputs, environment=ready.environment, seconds=seconds))
                 done += len(batch)
@@ -227,7 +230,7 @@ def generate(
     return {name: journal.entries[name] for name in names}
 
 
-def make_predictions(requests: Requests, entries: Mapping[str, JournalEntry], tokenizer: ChatTokenizer) -> list[Prediction]:
+def make_predictions(requests: Requests, entries: Mapping[str, JournalEntry], tokenizer: Tokenizer) -> list[Prediction]:
     """One prediction for each distinct request, in request order; what was not generated is a failure, never a gap."""
     outputs: dict[int, Output] = {}
     for batch, entry in zip(plan_batches(requests), entries.values(), strict=True):
