@@ -135,7 +135,8 @@ def _replay_tokens(run: RunFolder, experiment: ResolvedExperiment, plan: ReaderP
                 f"{folder / 'requests' / 'inputs.u32'}: the token ids of view {place.view!r}, question {place.question!r} come "
                 "out differently when derived again"
             )
-    report("inputs", f"{name}: {len(again.requests)} token id sequences, {sum(map(len, again.ids))} ids")
+    kind = "token id sequences" if stored.settings.transport is UNSET else "chats as bytes"
+    report("inputs", f"{name}: {len(again.requests)} {kind}, {sum(map(len, again.ids))} ids")
     predictions = read_predictions(run, name)
     for number, prediction in enumerate(predictions, 1):
         if tokenizer.decode(prediction.output_ids) != prediction.text:
