@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any
 
+import msgspec
 import typer
 from rich.console import Console
 from rich.markup import escape
@@ -195,6 +196,26 @@ def read(
 
 
 @app.command()
+def probe(
+    folder: RunArgument,
+    reader: Annotated[str | None, typer.Option(help="The reader (default: the experiment's first).")] = None,
+    sample: Annotated[int, typer.Option(help="Requests to sample.")] = 32,
+    as_json: Json = False,
+) -> None:
+    """Measure whether outputs depend on batch, order or a warm cache; on a sealed run, whether they come out again."""
+    from eval import run as steps
+    from eval import tables
+
+    place = RunFolder(folder)
+    with place.lock():
+        experiment = place.experiment()
+        name = reader or next((plan.reader.name for plan in experiment.readers), "")
+        certificate, environment = steps.probe(place, experiment, name, sample)
+    result = {"run": str(folder), "reader": name, "certificate": msgspec.to_builtins(certificate), "environment": environment}
+    _print(as_json, result, lambda console: tables.certificate(console, result))
+
+
+@app.command()
 def score(folder: RunArgument, as_json: Json = False) -> None:
     """Open the labels and score sealed predictions. Refuses an unsealed or altered run."""
     from eval import tables
@@ -254,6 +275,24 @@ def show(
 
     result = story(RunFolder(folder), question)
     _print(as_json, result, lambda console: tables.story(console, result))
+
+
+@app.command()
+def compare(
+    folder: RunArgument,
+    a: Annotated[str, typer.Argument(metavar="A", help="A reader of the run.")],
+    b: Annotated[str, typer.Argument(metavar="B", help="Another one.")],
+    other: Annotated[Path | None, typer.Option(metavar="RUN2", help="The run that B lies in, if another.")] = None,
+    metric: Annotated[str, typer.Option(help="Any stored metric.")] = "subem",
+    as_json: Json = False,
+) -> None:
+    """Compare two scored readers of the same packets, question by question. Opens no label, writes nothing."""
+    from eval import tables
+    from eval.compare import compare as paired
+
+    place = RunFolder(folder)
+    result = paired(place, a, place if other is None else RunFolder(other), b, metric)
+    _print(as_json, result, lambda console: tables.compare(console, result))
 
 
 def main() -> None:

@@ -32,10 +32,11 @@ from offline.records import Packet
 from offline.run_folder import RunFolder, read_manifest
 from offline.steps import freeze_run, fresh, packet_files, read_data, read_evidence, read_packets
 from readers.pins import identify, tokenizer_files
+from readers.probe import certificate_line, certify
 from readers.read import make_measure
 from readers.records import Settings
 from readers.requests import make_requests, make_settings, read_requests
-from readers.seal import SEAL, count, read_predictions, read_seal, reads_folder
+from readers.seal import SEAL, count, read_predictions, read_probes, read_seal, reads_folder
 from readers.served import Tokenizer
 from readers.tokens import ChatTokenizer, tokenizer_at
 
@@ -92,6 +93,7 @@ def replay(run: RunFolder, report: Report, *, tokens: bool = True, tokenizers: P
             _replay_tokens(run, experiment, plan, at, report)
         else:
             report("tokens", f"{plan.reader.name}: skipped, --no-tokens was given")
+        _replay_seal(run, plan.reader.name, report)
     if run.has("scores"):
         _replay_scores(run, experiment, report)
     else:
@@ -145,9 +147,19 @@ def _replay_tokens(run: RunFolder, experiment: ResolvedExperiment, plan: ReaderP
                 f"{tokenizer.decode(prediction.output_ids)[:60]!r}, the stored text is {prediction.text[:60]!r}"
             )
     report("outputs", f"{name}: {len(predictions)} predictions")
-    seal = read_seal(run, name)
-    if seal.counts != count(stored, predictions):
-        raise SealLinkError(f"{folder / SEAL}: it states {seal.counts}; what it covers gives {count(stored, predictions)}")
+
+
+def _replay_seal(run: RunFolder, name: str, report: Report) -> None:
+    """SealLinkError unless the seal's counts and its certificate are what the files that it covers give."""
+    path = reads_folder(run, name) / SEAL
+    seal, predictions, probes = read_seal(run, name), read_predictions(run, name), read_probes(run, name)
+    counted = count(read_requests(path.parent / "requests"), predictions)
+    if seal.counts != counted:
+        raise SealLinkError(f"{path}: it states {seal.counts}; what it covers gives {counted}")
+    certificate = certify(probes, predictions, seal.environments) if probes else UNSET
+    if seal.certificate != certificate:
+        raise SealLinkError(f"{path}: it states {seal.certificate}; the probes beside it give {certificate}")
+    report("seal", f"{name}: {counted.scheduled} questions, {counted.failed} failed; {certificate_line(certificate)}")
 
 
 def _replay_settings(folder: Path, plan: ReaderPlan, stored: Settings, tokenizer: Tokenizer) -> None:

@@ -15,14 +15,16 @@ from eval.score import score_run
 from extract.frontends import find_frontend
 from extract.steps import extract_step
 from offline.configuration import find_config, load_yaml
-from offline.errors import ColdreadError, ConfigurationError, ModelError, StateError
+from offline.errors import ColdreadError, ConfigurationError, EngineError, ModelError, StateError
 from offline.experiment import Experiment, ReaderPlan, ResolvedExperiment, resolve
 from offline.run_folder import RunFolder
 from offline.steps import freeze_step, fresh, load_step, raw_source, read_data, read_evidence, read_packets
 from offline.views import find_view
 from readers.engines import check_engine
 from readers.pins import check_pin, locate
-from readers.read import Progress, freeze_requests, make_measure, read
+from readers.probe import certificate_line
+from readers.read import Progress, freeze_requests, make_measure, probe_reader, read
+from readers.records import Certificate
 from readers.seal import SEAL, reads_folder
 from readers.tokens import messages
 
@@ -100,22 +102,44 @@ def freeze(run: RunFolder, experiment: ResolvedExperiment, say: Say) -> None:
 def read_all(
     run: RunFolder, experiment: ResolvedExperiment, only: str | None, say: Say, progress: Callable[[str], Progress]
 ) -> None:
-    """Read and seal every reader (or the one named)."""
+    """Read and seal every reader (or the one named); one that fails ends itself alone, and its error comes last."""
     plans = [plan for plan in experiment.readers if only in (None, plan.reader.name)]
     if not experiment.readers:
         raise StateError(f"{run.path}: the experiment names no reader; name one under `readers` and start another run")
     if not plans:
         names = ", ".join(plan.reader.name for plan in experiment.readers)
         raise StateError(f"{run.path} has no reader {only!r}; its experiment names: {names}")
+    failed: list[ColdreadError] = []
     for plan in plans:
         before = (reads_folder(run, plan.reader.name) / SEAL).is_file()
-        seal = read(run, experiment, plan, commitment(run), progress(plan.reader.name))
+        try:
+            seal = read(run, experiment, plan, commitment(run), progress(plan.reader.name))
+        except (EngineError, ModelError, ConfigurationError) as error:
+            # One reader's engine or model is no reason to keep the others from reading.
+            failed.append(error)
+            if len(plans) > 1:
+                say("read", f"{plan.reader.name}: not read: {error}")
+            continue
         say(
             "read",
             f"{plan.reader.name}: {'up to date' if before else 'sealed'}, "
             f"{seal.counts.scheduled} questions through {seal.counts.generated} requests, {seal.counts.failed} failed, "
-            f"{seal.counts.cut} with evidence cut, seal {seal.root}",
+            f"{seal.counts.cut} with evidence cut, seal {seal.root}; {certificate_line(seal.certificate)}",
         )
+    if failed:
+        more = f" ({len(failed)} of {len(plans)} readers were not read)" if len(plans) > 1 else ""
+        raise type(failed[0])(f"{failed[0]}{more}")
+
+
+def probe(run: RunFolder, experiment: ResolvedExperiment, reader: str, size: int) -> tuple[Certificate, dict[str, str]]:
+    """Probe one reader's engine on demand; the certificate and what the engine resolved. A sealed run is left as it is."""
+    plan = next((plan for plan in experiment.readers if plan.reader.name == reader), None)
+    if plan is None:
+        names = ", ".join(plan.reader.name for plan in experiment.readers)
+        raise StateError(f"{run.path} has no reader {reader!r}; its experiment names: {names or 'none'}")
+    if size < 2:
+        raise ConfigurationError("--sample must be at least 2: a request alone has no company")
+    return probe_reader(run, experiment, plan, size)
 
 
 def start(run: RunFolder, plan: Plan, say: Say) -> None:

@@ -37,7 +37,7 @@ def scores(console: Console, run: RunFolder) -> None:
     """
     for plan in run.experiment().readers:
         cells = read_cells(run, plan.reader.name)
-        blind = "sealed blind" if all(cell.blind for cell in cells) else "sealed after labels were opened"
+        blind = _blind(all(cell.blind for cell in cells))
         others = [name for name in cells[0].correct if name != "subem"]
         headings = ("questions", "cut", "subem", "subem %", "Wilson 95 %", *others)
         table = _table(f"{plan.reader.name}: {blind}", ("view", "hops", "length"), headings)
@@ -97,6 +97,65 @@ def estimate(console: Console, result: dict[str, Any]) -> None:
             console.print(escape(f"{name}: tokens guessed from characters: {cost['note']}"), highlight=False)
 
 
+def compare(console: Console, result: dict[str, Any]) -> None:
+    """Two readers side by side: what they are, accuracies, paired outcomes with McNemar's exact p, chat templates."""
+
+    def line(text: str) -> None:
+        console.out(printable(text), highlight=False)
+
+    for side in ("a", "b"):
+        for text in _reader_lines(side.upper(), result[side]):
+            line(text)
+    for side in ("a", "b"):
+        if lone := result[f"only_{side}_reads"]:
+            line(f"not compared, read by {side.upper()} alone: {', '.join(lone)}")
+    line("")
+    metric = result["metric"]
+    right = _table(metric, ("view", "hops"), ("questions", "A", "A %", "Wilson 95 %", "B", "B %", "Wilson 95 %"))
+    headings = ("both", "only A", "only B", "neither", "win/tie/loss", "points", "McNemar p")
+    paired = _table(f"{metric}, A against B", ("view", "hops"), headings)
+    for view, cells in result["views"].items():
+        for hop_class, cell in cells.items():
+            right.add_row(view, hop_class, str(cell["questions"]), *_accuracy(cell, "a"), *_accuracy(cell, "b"))
+            counts = [str(cell[name]) for name in ("both", "only_a", "only_b", "neither")]
+            outcome = "/".join(map(str, cell["win_tie_loss"]))
+            paired.add_row(view, hop_class, *counts, outcome, f"{cell['points']:+.2f}", f"{cell['mcnemar_p']:.3g}")
+    console.print(right)
+    console.print(paired)
+    for text in _template_lines(result["templates"]):
+        line(text)
+
+
+def _reader_lines(side: str, facts: dict[str, Any]) -> list[str]:
+    tokens, words = facts["input_tokens"], facts["output_tokens"]
+    return [
+        f"{side}: {facts['reader']} in {facts['run']}, {_blind(facts['sealed_blind'])}",
+        f"   {facts['model']}, fingerprint {facts['fingerprint'][:12]}…",
+        f"   {facts['engine']}, {facts['dtype']} on {facts['device']}; thinking: {facts['thinking']}",
+        f"   input tokens: mean {tokens['mean']}, at most {tokens['max']}; "
+        f"output tokens: mean {words['mean']}, at most {words['max']} (cap {facts['output_cap']}); "
+        f"failed {facts['failed']}, cut {facts['cut']}",
+    ]
+
+
+def _blind(blind: bool) -> str:
+    return "sealed blind" if blind else "sealed after labels were opened"
+
+
+def _accuracy(cell: dict[str, Any], side: str) -> tuple[str, str, str]:
+    shown = cell[side]
+    return str(shown["correct"]), _percent(shown["correct"], cell["questions"]), f"{shown['low']:.2f}-{shown['high']:.2f}"
+
+
+def _template_lines(shown: dict[str, Any]) -> list[str]:
+    """Both chat templates around placeholder messages, each on one line."""
+    lines = [f"chat template of {side.upper()}: {shown[side]}" for side in ("a", "b") if shown[side] is not None]
+    lines += [f"   only {side.upper()}: {'  '.join(shown[f'only_{side}'])}" for side in ("a", "b") if shown[f"only_{side}"]]
+    if shown["a"] is not None and shown["a"] == shown["b"]:
+        lines.append("   the same")
+    return lines + [f"chat template not shown: {note}" for note in shown["notes"]]
+
+
 def printable(text: str) -> str:
     """A text without control and text-direction characters, which could steer a terminal; each becomes its escape."""
     return "".join(
@@ -128,3 +187,32 @@ def story(console: Console, result: dict[str, Any]) -> None:
             verdict = ", ".join(f"{name} {'right' if right else 'wrong'}" for name, right in (answer["metrics"] or {}).items())
             cut = f", {answer['records_cut']} oldest records cut" if answer["records_cut"] else ""
             line(f"  {reader}: {answer['text']!r} [{answer['finish_reason']}{cut}] {verdict}")
+
+
+def certificate(console: Console, result: dict[str, Any]) -> None:
+    """A determinism certificate: what the engine resolved, and how many outputs were the same under which condition."""
+    found = result["certificate"]
+    for name, value in result["environment"].items():
+        console.print(f"{name}: {value}", style="dim", markup=False, highlight=False)
+    table = Table(title=f"{result['reader']}: outputs that are the same as when read alone, of {found['sample']}")
+    for column in ("condition", "same", "what it means"):
+        table.add_column(column)
+    for condition, same in found["matched"].items():
+        table.add_row(condition, str(same), _CONDITIONS[condition])
+    console.print(table)
+    first = found["first"]
+    if first:
+        console.print(
+            f"first divergence: {first['condition']}, request {first['request'][:12]}…, output token {first['token']}, margin "
+            f"{first['margin'] or 'not known'}",
+            markup=False,
+        )
+    console.print(f"batch invariance: {found['batch_invariance']}", markup=False)
+
+
+_CONDITIONS = {
+    "batch": "the sample in batches, cache cold",
+    "shuffled": "in batches of another order, cache cold",
+    "warm": "the same batches again, cache warm",
+    "run": "the sealed predictions",
+}

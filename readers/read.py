@@ -1,38 +1,45 @@
 """Reading: requests frozen, a reader process fed with them batch by batch, predictions journalled, sealed at the end."""
 
-import os
-import re
-import subprocess
-import sys
-import tempfile
 import time
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
 
 import msgspec
 
 from offline.canonical import digest_of, encode, file_digest, storage, write_lines, write_record
-from offline.errors import AlteredError, ConfigurationError, EngineError, GuardError, ModelError, StateError
-from offline.experiment import FactConsolidationData, ReaderPlan, ResolvedExperiment
+from offline.errors import AlteredError, ConfigurationError, EngineError
+from offline.experiment import ReaderPlan, ResolvedExperiment
 from offline.memory import Measure
 from offline.run_folder import MANIFEST, RunFolder, make_manifest, verify_folder
 from offline.steps import fresh, read_data, read_evidence, read_packets
-from readers import worker
 from readers.engines import EngineStart
 from readers.guard import Forbidden
 from readers.journal import Journal
 from readers.pins import identify, locate
-from readers.records import JournalEntry, Output, Prediction, Seal, Settings, Timings
-from readers.requests import Requests, make_requests, make_settings, read_requests, write_requests
-from readers.seal import JOURNAL, PREDICTIONS, SEAL, TIMINGS, close, count, read_seal, reads_folder, verify_reads
+from readers.probe import SAMPLE, certify, is_probed, probe
+from readers.process import Process, answered, forbidden_paths, start_process
+from readers.records import Certificate, JournalEntry, Output, Prediction, Seal, Timings
+from readers.requests import Requests, batches_of, make_requests, make_settings, read_requests, write_requests
+from readers.seal import (
+    JOURNAL,
+    PREDICTIONS,
+    PROBES,
+    SEAL,
+    TIMINGS,
+    close,
+    count,
+    read_predictions,
+    read_probes,
+    read_seal,
+    reads_folder,
+    verify_reads,
+)
 from readers.served import Tokenizer
 from readers.tokens import ChatTokenizer, copy_tokenizer, tokenizer_at, tokenizer_digest
-
-_RESUME = "finished batches are kept, `coldread read` resumes after them"
 
 # (batches done, batches in all, requests done, requests in all)
 Progress = Callable[[int, int, int, int], None]
@@ -94,146 +101,85 @@ def make_measure(run: RunFolder, experiment: ResolvedExperiment, tokenizers: Pat
     return count, f"tokens of {tokenizer_digest(folder)}"
 
 
-def plan_batches(requests: Requests) -> list[list[int]]:
-    """Indices of the requests to generate, in batches: longest first, ties by digest.
+@dataclass(frozen=True)
+class Engines:
+    """What starting a reader's engine takes, as often as it is started."""
 
-    The plan depends on the frozen requests alone, so a resumed read makes the same batches as an undisturbed one: greedy
-    output can depend on what shares a batch.
-    """
-    wanted = [i for i, request in enumerate(requests.requests) if not request.too_long]
-    wanted.sort(key=lambda i: (-requests.requests[i].length, requests.requests[i].digest))
-    size = requests.settings.reader.batch_size
-    return [wanted[start : start + size] for start in range(0, len(wanted), size)]
+    start: EngineStart
+    forbidden: Forbidden
 
-
-class Worker:
-    """The parent's end of a reader process."""
-
-    def __init__(self, process: "subprocess.Popen[bytes]", errors: Any, reader: str) -> None:
-        self._process = process
-        self._errors = errors
-        self._reader = reader
-
-    def send(self, message: worker.ToWorker) -> None:
-        """Give the process a message; a dead process is reported by the next `receive`."""
-        assert self._process.stdin is not None
-        try:
-            self._process.stdin.write(encode(message) + b"\n")
-            self._process.stdin.flush()
-        except BrokenPipeError:
-            pass
-
-    def receive(self) -> worker.Ready | worker.Done:
-        """The process's next answer; EngineError (or the error it reports) if it fails or has died."""
-        assert self._process.stdout is not None
-        line = self._process.stdout.readline()
-        if not line.endswith(b"\n"):
-            code = self._process.wait()
-            ended = f"was killed by signal {-code}" if code < 0 else f"ended with exit code {code}"
-            raise EngineError(f"reader {self._reader!r}: the engine process {ended}{self._last_words()}; {_RESUME}")
-        answer: worker.FromWorker = msgspec.json.decode(line, type=worker.FromWorker)
-        if isinstance(answer, worker.Failed):
-            for kind in (ConfigurationError, ModelError, StateError, AlteredError, GuardError):
-                if kind.exit_code == answer.exit_code:
-                    raise kind(answer.message)
-            raise EngineError(f"reader {self._reader!r}: {answer.message}; {_RESUME}")
-        return answer
-
-    def _last_words(self) -> str:
-        self._errors.seek(0)
-        lines = [line for line in self._errors.read().decode(errors="replace").splitlines() if line.strip()]
-        return f" ({lines[-1][:300]})" if lines else ""
+    @contextmanager
+    def run(self, count: int = 1) -> Iterator[list[Process]]:
+        """Start `count` processes, which load side by side."""
+        reader = self.start.settings.reader
+        with ExitStack() as stack:
+            processes = [stack.enter_context(start_process(reader, number)) for number in range(count)]
+            for process in processes:
+                process.start(self.start, self.forbidden)
+            for process in processes:
+                process.ready()
+            yield processes
 
 
-@contextmanager
-def start_worker(start: EngineStart, forbidden: Forbidden) -> Iterator[Worker]:
-    """Start a reader process; on leaving, its input ends and so does it."""
-    environment = {
-        **os.environ,
-        "HF_HUB_OFFLINE": "1",
-        "TRANSFORMERS_OFFLINE": "1",
-        "TOKENIZERS_PARALLELISM": "false",
-    }
-    with tempfile.TemporaryFile() as errors:
-        process = subprocess.Popen(
-            [sys.executable, "-P", "-m", "readers.worker"],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=errors,
-            env=environment,
-        )
-        try:
-            handle = Worker(process, errors, start.settings.reader.name)
-            handle.send(worker.Start(engine=start, forbidden=forbidden))
-            yield handle
-            assert process.stdin is not None
-            process.stdin.close()
-            with suppress(subprocess.TimeoutExpired):  # everything is journalled; one that will not end is killed below
-                process.wait(timeout=60)
-        finally:
-            process.kill()
-            process.wait()
-
-
-def forbidden_paths(run: RunFolder, experiment: ResolvedExperiment) -> Forbidden:
-    """What this run's reader processes must not open: the run's folder and the raw rows."""
-    inputs = run.need("data").inputs
-    names: tuple[str, ...] = ()
-    if isinstance(experiment.data, FactConsolidationData):
-        owner, _, name = experiment.data.repository.rpartition("/")
-        # As the hub's client and the datasets library name their cache folders (the latter in snake case).
-        snake = re.sub(r"([a-z\d])([A-Z])", r"\1_\2", re.sub(r"([A-Z]+)([A-Z][a-z])", r"\1_\2", name)).lower()
-        names = (f"datasets--{owner}--{name}", f"{owner}___{snake}", f"{owner}___{name}")
-    files = ((int(inputs["source_size"]), inputs["source_sha256"]),) if "source_sha256" in inputs else ()
-    return Forbidden(folders=(str(run.path.resolve()),), files=files, names=names)
-
-
-def _check_outputs(outputs: Sequence[Output], batch: Sequence[int], settings: Settings) -> None:
-    name, cap = settings.reader.name, settings.reader.output_cap
-    if len(outputs) != len(batch):
-        raise EngineError(f"reader {name!r}: the engine gave {len(outputs)} outputs for {len(batch)} inputs")
-    # The ids of a served model's answer are bytes, and only the server can count its tokens.
-    if settings.transport is msgspec.UNSET and any(len(output.ids) > cap for output in outputs):
-        raise EngineError(f"reader {name!r}: the engine exceeded the output cap of {cap} tokens")
+def engines_for(run: RunFolder, experiment: ResolvedExperiment, requests: Requests, model_folder: Path) -> Engines:
+    """How to start the engine of these frozen requests."""
+    longest = max((request.length for request in requests.requests if not request.too_long), default=1)
+    start = EngineStart(settings=requests.settings, model_folder=str(model_folder), longest=longest)
+    return Engines(start, forbidden_paths(run, experiment))
 
 
 def generate(
-    requests: Requests, journal: Journal, model_folder: Path, forbidden: Forbidden, progress: Progress
+    requests: Requests, journal: Journal, engines: Engines, probes: Path, progress: Progress
 ) -> dict[str, JournalEntry]:
-    """Generate every batch that the journal lacks; all entries by batch digest."""
-    settings = requests.settings
-    batches = plan_batches(requests)
+    """Generate every batch that the journal lacks, after the probes; all entries by batch digest."""
+    reader = requests.settings.reader
+    batches = batches_of(requests)
     names = [digest_of([requests.requests[i].digest for i in batch]) for batch in batches]
     todo = [(name, batch) for name, batch in zip(names, batches, strict=True) if name not in journal.entries]
     total = sum(map(len, batches))
     done = total - sum(len(batch) for _, batch in todo)
     progress(len(batches) - len(todo), len(batches), done, total)
     if todo:
-        start = EngineStart(
-            settings=settings,
-            model_folder=str(model_folder),
-            longest=max(requests.requests[i].length for b in batches for i in b),
-        )
-        with start_worker(start, forbidden) as process:
-            ready = process.receive()
-            assert isinstance(ready, worker.Ready)
-            for index, (name, batch) in enumerate(todo, len(batches) - len(todo) + 1):
-                began = time.monotonic()
-                process.send(worker.Batch(inputs=tuple(requests.ids[i] for i in batch)))
-                answer = process.receive()
-                assert isinstance(answer, worker.Done)
-                _check_outputs(answer.outputs, batch, settings)
-                seconds = f"{time.monotonic() - began:.3f}"
-                journal.append(JournalEntry(batch=name, outputs=answer.outputs, environment=ready.environment, seconds=seconds))
-                done += len(batch)
-                progress(index, len(batches), done, total)
+        with engines.run(min(reader.data_parallel or 1, len(todo))) as processes:
+            size = SAMPLE if reader.probe is msgspec.UNSET else reader.probe
+            if size and not is_probed(probes, requests):
+                write_lines(probes, probe(processes[0], requests, size))
+            finished = len(batches) - len(todo)
+            for entry, batch in _work(processes, requests, todo):
+                journal.append(entry)
+                done, finished = done + len(batch), finished + 1
+                progress(finished, len(batches), done, total)
     return {name: journal.entries[name] for name in names}
+
+
+def _work(
+    processes: Sequence[Process], requests: Requests, todo: Sequence[tuple[str, list[int]]]
+) -> Iterator[tuple[JournalEntry, list[int]]]:
+    """Hand the batches to whichever process is free; entries as they are finished."""
+    waiting = deque(todo)
+    busy: dict[Process, tuple[str, list[int], float]] = {}
+
+    def give(process: Process) -> None:
+        if waiting:
+            name, batch = waiting.popleft()
+            process.send([requests.ids[i] for i in batch])
+            busy[process] = (name, batch, time.monotonic())
+
+    for process in processes:
+        give(process)
+    while busy:
+        for process in answered(list(busy)):
+            name, batch, began = busy.pop(process)
+            outputs = process.receive()
+            seconds = f"{time.monotonic() - began:.3f}"
+            yield JournalEntry(batch=name, outputs=outputs, environment=process.environment, seconds=seconds), batch
+            give(process)
 
 
 def make_predictions(requests: Requests, entries: Mapping[str, JournalEntry], tokenizer: Tokenizer) -> list[Prediction]:
     """One prediction for each distinct request, in request order; what was not generated is a failure, never a gap."""
     outputs: dict[int, Output] = {}
-    for batch, entry in zip(plan_batches(requests), entries.values(), strict=True):
+    for batch, entry in zip(batches_of(requests), entries.values(), strict=True):
         outputs.update(zip(batch, entry.outputs, strict=True))
     too_long = Output(ids=(), finish_reason="error", error="the input exceeds the cap even without evidence")
     predictions = []
@@ -252,6 +198,15 @@ def make_predictions(requests: Requests, entries: Mapping[str, JournalEntry], to
     return predictions
 
 
+@contextmanager
+def _resumable() -> Iterator[None]:
+    """Whatever ends an engine leaves the journal as it was; the error says so."""
+    try:
+        yield
+    except EngineError as error:
+        raise EngineError(f"{error}; finished batches are kept, `coldread read` resumes after them") from error
+
+
 def read(run: RunFolder, experiment: ResolvedExperiment, plan: ReaderPlan, commitment: Commitment, progress: Progress) -> Seal:
     """Read one reader's packets and seal the predictions; a sealed reader is verified and left alone."""
     folder = reads_folder(run, plan.reader.name)
@@ -260,12 +215,16 @@ def read(run: RunFolder, experiment: ResolvedExperiment, plan: ReaderPlan, commi
     model_folder = locate(plan.reader)
     requests = freeze_requests(run, experiment, plan, model_folder)
     journal = Journal(folder / JOURNAL)
-    entries = generate(requests, journal, model_folder, forbidden_paths(run, experiment), progress)
+    engines = engines_for(run, experiment, requests, model_folder)
+    with _resumable():
+        entries = generate(requests, journal, engines, folder / PROBES, progress)
     tokenizer = ChatTokenizer.of(plan.reader, folder / "tokenizer")
     predictions = make_predictions(requests, entries, tokenizer)
     write_lines(folder / PREDICTIONS, predictions)
     seconds = sum(float(entry.seconds) for entry in entries.values())
     write_record(folder / TIMINGS, Timings(seconds=f"{seconds:.3f}", batches=len(entries)))
+    environments = _distinct(entry.environment for entry in entries.values())
+    probes = read_probes(run, plan.reader.name)
     seal = Seal(
         reader=plan.reader.name,
         experiment=run.experiment_digest(),
@@ -276,13 +235,30 @@ def read(run: RunFolder, experiment: ResolvedExperiment, plan: ReaderPlan, commi
         tokenizer=verify_folder(folder / "tokenizer").digest,
         predictions=file_digest(folder / PREDICTIONS),
         fingerprint=requests.settings.fingerprint,
-        environments=_distinct(entry.environment for entry in entries.values()),
+        environments=environments,
         counts=count(requests, predictions),
         labels=commitment.labels,
         ledger=commitment.ledger,
+        certificate=certify(probes, predictions, environments) if probes else msgspec.UNSET,
     )
     write_record(folder / SEAL, close(seal))
     return _finish(run, plan.reader.name)
+
+
+def probe_reader(
+    run: RunFolder, experiment: ResolvedExperiment, plan: ReaderPlan, size: int
+) -> tuple[Certificate, dict[str, str]]:
+    """The certificate of a fresh sample, compared with the sealed predictions if there are any; nothing is kept.
+
+    Requests are frozen first, if they are not yet. Also what the engine resolved.
+    """
+    model_folder = locate(plan.reader)
+    requests = freeze_requests(run, experiment, plan, model_folder)
+    sealed = plan.reader.name in run.sealed_readers()
+    with engines_for(run, experiment, requests, model_folder).run() as (process,):
+        probes = probe(process, requests, size)
+        predictions = read_predictions(run, plan.reader.name) if sealed else ()
+        return certify(probes, predictions, [process.environment]), process.environment
 
 
 def _distinct(environments: Iterable[dict[str, str]]) -> tuple[dict[str, str], ...]:
@@ -296,7 +272,8 @@ def _finish(run: RunFolder, reader: str) -> Seal:
     if not (folder / MANIFEST).is_file():
         if file_digest(folder / PREDICTIONS) != seal.predictions:
             raise AlteredError(f"{folder / PREDICTIONS}: differs from what was sealed")
-        write_record(folder / MANIFEST, make_manifest(folder, "reads", {"seal": seal.root}, [PREDICTIONS, SEAL, TIMINGS]))
+        files = [PREDICTIONS, *([PROBES] if (folder / PROBES).is_file() else []), SEAL, TIMINGS]
+        write_record(folder / MANIFEST, make_manifest(folder, "reads", {"seal": seal.root}, files))
     if (folder / JOURNAL).exists():
         with storage(folder / JOURNAL):
             (folder / JOURNAL).unlink()

@@ -115,6 +115,51 @@ class JournalEntry(Record, frozen=True):
     format: Literal[1] = 1
 
 
+Condition = Literal["alone", "batch", "shuffled", "warm", "run"]
+
+
+class Probe(Record, frozen=True):
+    """One request of the certificate's sample under one condition.
+
+    token: index of the first output id that differs from the one read alone, -1 if none does. margin: absolute difference of
+    the two ids' log probabilities there, a decimal; None if nothing differs or the engine does not tell. environment: digest
+    of what the engine resolved.
+    """
+
+    request: str
+    condition: Condition
+    output_ids: tuple[int, ...]
+    finish_reason: FinishReason
+    token: int
+    margin: str | None
+    environment: str
+    format: Literal[1] = 1
+
+
+class Divergence(Record, frozen=True):
+    """Where an output first left the one read alone; `token` and `margin` as in Probe."""
+
+    condition: Condition
+    request: str
+    token: int
+    margin: str | None
+
+
+class Certificate(Record, frozen=True):
+    """How many of `sample` requests gave the same ids as alone, by condition; `run` compares the sealed predictions.
+
+    first: the divergence with the smallest token index. environment: digest of the one that was probed, which a resumed
+    read may have left. probes: digest of all probes.
+    """
+
+    sample: int
+    matched: dict[str, int]
+    first: Divergence | None
+    batch_invariance: str
+    environment: str
+    probes: str
+
+
 class Counts(Record, frozen=True):
     """What a seal covers, counted. scheduled: questions; generated: distinct requests.
 
@@ -136,6 +181,7 @@ class Seal(Record, frozen=True):
     experiment, data, extraction, packets, requests, tokenizer: digests of what lies upstream.
     predictions: sha256 of predictions.jsonl. labels: sha256 of the label file, committed to without opening it.
     ledger: how many label openings the run had seen when the seal was made; 0 means sealed blind.
+    certificate: what probing the engine's determinism gave, unset if the reader asked for no probe.
     """
 
     reader: str
@@ -153,6 +199,7 @@ class Seal(Record, frozen=True):
     ledger: int
     root: str = ""
     format: Literal[1] = 1
+    certificate: Certificate | UnsetType = UNSET
 
 
 class Timings(Record, frozen=True):

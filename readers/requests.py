@@ -127,6 +127,29 @@ def make_requests(
     return Requests(settings, tuple(requests.values()), tuple(schedule), tuple(ids_of))
 
 
+def batches_of(requests: Requests, indices: Sequence[int] | None = None, *, longest_first: bool = True) -> list[list[int]]:
+    """Indices of the requests to generate (of all, or of these), in batches: longest first, ties by digest.
+
+    A batch holds `batch_size` requests, or as many as keep its padded length within `batch_tokens`, one at least. The plan
+    depends on the frozen requests alone, so a resumed read makes the same batches as an undisturbed one: greedy output can
+    depend on what shares a batch.
+    """
+    reader, of = requests.settings.reader, requests.requests
+    wanted = [i for i in (range(len(of)) if indices is None else indices) if not of[i].too_long]
+    if longest_first:
+        wanted.sort(key=lambda i: (-of[i].length, of[i].digest))
+    batches: list[list[int]] = []
+    longest = 0
+    for i in wanted:
+        longest = max(longest, of[i].length)
+        full = not batches or len(batches[-1]) == reader.batch_size
+        if full or (reader.batch_tokens and longest * (len(batches[-1]) + 1) > reader.batch_tokens):
+            batches.append([])
+            longest = of[i].length
+        batches[-1].append(i)
+    return batches
+
+
 def write_requests(folder: Path, frozen: Requests) -> None:
     """Store requests: settings, distinct requests, schedule, and all ids as little-endian uint32 in one file."""
     write_record(folder / "settings.json", frozen.settings)

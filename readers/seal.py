@@ -5,16 +5,17 @@ from pathlib import Path
 
 import msgspec
 
-from offline.canonical import file_digest, read_lines, read_record, self_digest
+from offline.canonical import digest_of, file_digest, read_lines, read_record, self_digest
 from offline.errors import AlteredError, SealLinkError, StateError
 from offline.run_folder import MANIFEST, RunFolder, verify_folder
-from readers.records import Counts, Prediction, Seal
+from readers.records import Counts, Prediction, Probe, Seal
 from readers.requests import Requests
 
 SEAL = "seal.json"
 PREDICTIONS = "predictions.jsonl"
 TIMINGS = "timings.json"
 JOURNAL = "journal.jsonl"
+PROBES = "probes.jsonl"
 # Folders beside the sealed files; each has a manifest of its own.
 PARTS = ("requests", "tokenizer")
 
@@ -60,6 +61,12 @@ def read_predictions(run: RunFolder, reader: str) -> tuple[Prediction, ...]:
     return tuple(read_lines(reads_folder(run, reader) / PREDICTIONS, Prediction))
 
 
+def read_probes(run: RunFolder, reader: str) -> tuple[Probe, ...]:
+    """The probes of a reader's certificate, none if it has none."""
+    path = reads_folder(run, reader) / PROBES
+    return tuple(read_lines(path, Probe)) if path.is_file() else ()
+
+
 def verify_reads(run: RunFolder, reader: str, tokenizers: Path | None = None) -> Seal:
     """Check every file of a sealed reader against its manifests and its seal; the seal.
 
@@ -77,6 +84,8 @@ def verify_reads(run: RunFolder, reader: str, tokenizers: Path | None = None) ->
             raise SealLinkError(f"{folder / name / MANIFEST}: not the {name} that the seal of {reader!r} covers")
     if file_digest(folder / PREDICTIONS) != seal.predictions:
         raise SealLinkError(f"{folder / PREDICTIONS}: not the predictions that the seal of {reader!r} covers")
+    if seal.certificate and digest_of(list(read_probes(run, reader))) != seal.certificate.probes:
+        raise SealLinkError(f"{folder / PROBES}: not the probes that the seal of {reader!r} covers")
     if top.inputs != {"seal": seal.root}:
         raise SealLinkError(f"{folder / MANIFEST}: not made for the seal of {reader!r}")
     return seal

@@ -141,6 +141,11 @@ class ChatTokenizer:
         ids: list[int] = self._render(chat, thinking=self._thinking, tokenize=True)
         return ids
 
+    def render(self, chat: Sequence[Message]) -> str:
+        """The text that `encode` makes ids of, special tokens written out: for people to see what the template adds."""
+        text: str = self._render(chat, thinking=self._thinking, tokenize=False)
+        return text
+
     def decode(self, ids: Sequence[int]) -> str:
         """Text of output ids: special tokens left out, nothing cleaned up."""
         text: str = self._tokenizer.decode(list(ids), skip_special_tokens=True, clean_up_tokenization_spaces=False)

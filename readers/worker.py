@@ -8,6 +8,7 @@ import os
 import signal
 import sys
 import traceback
+from collections.abc import Callable
 from importlib.metadata import version
 from typing import BinaryIO
 
@@ -15,7 +16,7 @@ import msgspec
 
 from offline.canonical import Record, encode
 from offline.errors import ColdreadError
-from readers.engines import EngineStart, find_engine
+from readers.engines import Engine, EngineStart, find_engine
 from readers.guard import Forbidden, check, forbid
 from readers.records import Output
 
@@ -28,21 +29,36 @@ class Start(Record, frozen=True, tag="start"):
 
 
 class Batch(Record, frozen=True, tag="batch"):
-    """Inputs to generate from."""
+    """Inputs to generate from. Unless `warm`, the engine first forgets what it keeps of earlier batches."""
 
     inputs: tuple[tuple[int, ...], ...]
+    warm: bool = False
+
+
+class Weigh(Record, frozen=True, tag="weigh"):
+    """Asks for the log probabilities of these tokens after these ids."""
+
+    ids: tuple[int, ...]
+    tokens: tuple[int, ...]
 
 
 class Ready(Record, frozen=True, tag="ready"):
-    """The worker's first answer."""
+    """The worker's first answer. `forgets`: the engine keeps a cache from batch to batch and can empty it."""
 
     environment: dict[str, str]
+    forgets: bool
 
 
 class Done(Record, frozen=True, tag="done"):
     """Outputs of one batch, in order."""
 
     outputs: tuple[Output, ...]
+
+
+class Weighed(Record, frozen=True, tag="weighed"):
+    """Log probabilities as decimals, None from an engine that does not tell them."""
+
+    logprobs: tuple[str, ...] | None
 
 
 class Failed(Record, frozen=True, tag="failed"):
@@ -52,8 +68,8 @@ class Failed(Record, frozen=True, tag="failed"):
     exit_code: int
 
 
-ToWorker = Start | Batch
-FromWorker = Ready | Done | Failed
+ToWorker = Start | Batch | Weigh
+FromWorker = Ready | Done | Weighed | Failed
 
 
 def serve(source: BinaryIO, sink: BinaryIO) -> None:
@@ -69,18 +85,31 @@ def serve(source: BinaryIO, sink: BinaryIO) -> None:
         forbid(start.forbidden)
         engine = find_engine(start.engine.settings.reader.engine)(start.engine)
         check()
-        send(Ready(environment={**engine.environment(), "coldread": version("coldread")}))
+        forgets = hasattr(engine, "forget")
+        send(Ready(environment={**engine.environment(), "coldread": version("coldread")}, forgets=forgets))
         for line in source:
-            batch = msgspec.json.decode(line, type=ToWorker)
-            assert isinstance(batch, Batch)
-            outputs = tuple(engine.generate(batch.inputs))
+            answer = _answer(engine, msgspec.json.decode(line, type=ToWorker))
             check()
-            send(Done(outputs=outputs))
+            send(answer)
     except ColdreadError as error:
         send(Failed(message=str(error), exit_code=error.exit_code))
     except Exception as error:
         traceback.print_exc()
         send(Failed(message=f"{type(error).__name__}: {error}", exit_code=0))
+
+
+def _answer(engine: Engine, message: ToWorker) -> Done | Weighed:
+    # What an engine may offer besides generating: see the docstring of Engine.
+    forget: Callable[[], None] = getattr(engine, "forget", lambda: None)
+    logprobs: Callable[..., list[float] | None] = getattr(engine, "logprobs", lambda ids, tokens: None)
+    if isinstance(message, Weigh):
+        found = logprobs(message.ids, message.tokens)
+        return Weighed(logprobs=None if found is None else tuple(f"{value:.6f}" for value in found))
+    assert isinstance(message, Batch)
+    if not message.warm:
+        # So that a batch's outputs depend on the batch alone, and a resumed read gives what an undisturbed one gives.
+        forget()
+    return Done(outputs=tuple(engine.generate(message.inputs)))
 
 
 def _die_with_parent() -> None:

@@ -56,8 +56,7 @@ from offline.views import find_view
 from offline.views.graph import cmc
 from readers.engines import EngineStart, find_engine
 from readers.pins import fingerprint, locate
-from readers.read import plan_batches
-from readers.requests import make_requests, make_settings
+from readers.requests import batches_of, make_requests, make_settings
 from readers.tokens import ChatTokenizer
 
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
@@ -268,7 +267,7 @@ def read(packets: Packets = 24, as_json: AsJson = False) -> None:
     settings = make_settings(reader, fingerprint(folder), tokenizer)
     evidence = {shown.digest: shown for shown in frozen.evidence}
     requests = make_requests(settings, tokenizer, prompt, asked, frozen.packets, evidence)
-    ids = [requests.ids[i] for batch in plan_batches(requests) for i in batch]
+    ids = [requests.ids[i] for batch in batches_of(requests) for i in batch]
     engine = find_engine(reader.engine)(EngineStart(settings=settings, model_folder=str(folder), longest=max(map(len, ids))))
     engine.generate(ids[-1:])
     rows, answers = [], []

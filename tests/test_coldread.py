@@ -13,7 +13,7 @@ from tiny import GRAMMAR, ROWS, coldread, write_experiment, write_rows
 
 from offline.errors import ColdreadError, ReplayError
 
-COMMANDS = ("run", "load", "extract", "freeze", "read", "score", "coverage", "replay", "show")
+COMMANDS = ("run", "load", "extract", "freeze", "read", "score", "coverage", "replay", "show", "compare")
 
 
 def subclasses(kind: type[ColdreadError]) -> set[type[ColdreadError]]:

@@ -24,6 +24,7 @@ from readers.records import Seal
 from readers.seal import close
 
 ALTERED = 20
+SEALED_FILES = ["predictions.jsonl", "probes.jsonl", "seal.json", "timings.json"]
 
 
 def files_of(run: Path) -> list[str]:
@@ -32,7 +33,9 @@ def files_of(run: Path) -> list[str]:
 
 def test_an_untouched_run_replays_every_link(copied_run: Path) -> None:
     done = json.loads(coldread("replay", str(copied_run), "--json").stdout)
-    assert [link["link"] for link in done["links"]] == ["files", "extraction", "packets", "inputs", "outputs", "scores"]
+    assert [link["link"] for link in done["links"]] == [
+        *("files", "extraction", "packets", "inputs", "outputs", "seal", "scores")
+    ]
 
 
 def test_replay_writes_nothing(copied_run: Path) -> None:
@@ -202,7 +205,7 @@ def test_a_seal_over_other_packets_breaks_the_seal_link(copied_run: Path) -> Non
     write_record(reads / "seal.json", seal)
     write_record(
         reads / "manifest.json",
-        make_manifest(reads, "reads", {"seal": seal.root}, ["predictions.jsonl", "seal.json", "timings.json"]),
+        make_manifest(reads, "reads", {"seal": seal.root}, SEALED_FILES),
     )
     assert "packets" in coldread("replay", str(copied_run), code=26).stderr
     assert coldread("score", str(copied_run), code=26).stdout == ""
@@ -225,7 +228,7 @@ def test_a_ledger_shorter_than_the_seal_saw_is_refused(copied_run: Path) -> None
     write_record(reads / "seal.json", seal)
     write_record(
         reads / "manifest.json",
-        make_manifest(reads, "reads", {"seal": seal.root}, ["predictions.jsonl", "seal.json", "timings.json"]),
+        make_manifest(reads, "reads", {"seal": seal.root}, SEALED_FILES),
     )
     assert "ledger" in coldread("replay", str(copied_run), code=26).stderr
 
@@ -237,7 +240,7 @@ def test_replay_without_tokens_loads_neither_torch_nor_transformers(copied_run: 
         "assert not {'torch', 'transformers', 'datasets'} & set(sys.modules)\n"
     )
     done = subprocess.run([sys.executable, "-P", "-c", script, str(copied_run)], capture_output=True, text=True, check=True)
-    assert done.stdout.split() == ["files", "extraction", "packets", "tokens", "scores"]
+    assert done.stdout.split() == ["files", "extraction", "packets", "tokens", "seal", "scores"]
 
 
 def test_replay_with_tokens_loads_no_torch(copied_run: Path) -> None:

@@ -27,8 +27,8 @@ def _environment(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def served_reader(**changes: Any) -> list[dict[str, object]]:
-    """A served reader; `changes` replace its keys."""
-    reader = {"name": "tiny", "engine": "openai", "model": {"served": "m"}, "batch_size": 2, "output_cap": 12}
+    """A served reader, not probed, so that requests can be counted; `changes` replace its keys."""
+    reader = {"name": "tiny", "engine": "openai", "model": {"served": "m"}, "batch_size": 2, "output_cap": 12, "probe": 0}
     return [{"use": {**reader, "options": {"retries": 0}, **changes}}]
 
 
@@ -75,6 +75,17 @@ def test_a_served_model_is_read_sealed_scored_and_replayed(double: Double, tmp_p
     for asked in double.asked:
         assert json.dumps(asked.body["messages"], sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode() in frozen
     assert "every link replays" in coldread("replay", str(run)).stderr
+
+
+def test_a_served_models_determinism_is_probed_and_replayed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    # The server counts what it is asked, so no two answers are the same.
+    with serve(lambda asked, before: said(f"answer {before}")) as double:
+        monkeypatch.setenv("OPENAI_BASE_URL", double.url)
+        run, _ = start(tmp_path, served_reader(probe=3))
+    certificate = json.loads((run / READS / "seal.json").read_text())["certificate"]
+    assert (certificate["sample"], set(certificate["matched"].values())) == (3, {0})
+    assert certificate["first"]["margin"] is None
+    coldread("replay", str(run))
 
 
 def test_no_place_and_no_key_is_kept_of_a_server(double: Double, tmp_path: Path) -> None:

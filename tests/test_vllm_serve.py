@@ -111,12 +111,13 @@ def _environment(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def reader(name: str, engine: str, **changes: Any) -> dict[str, object]:
-    """One reader of the embedded model, batches of two."""
+    """One reader of the embedded model, batches of two, not probed unless asked."""
     pin = {"embedded": MODEL}
-    return {"use": {"name": name, "engine": engine, "model": pin, "batch_size": 2, "output_cap": 24, **changes}}
+    return {"use": {"name": name, "engine": engine, "model": pin, "batch_size": 2, "output_cap": 24, "probe": 0, **changes}}
 
 
 BY_IDS = reader("ids", "openai", options={"model": SERVED, "retries": 0})
+PROBED = reader("ids", "openai", probe=2, options={"model": SERVED, "retries": 0})
 BY_MESSAGES = reader("messages", "openai", model={"served": SERVED}, options={"retries": 0})
 HERE = reader("here", "transformers")
 
@@ -144,10 +145,10 @@ def predictions(run: Path, name: str) -> dict[str, Prediction]:
 
 
 def test_a_server_gives_the_ids_and_texts_of_the_transformers_engine(tmp_path: Path) -> None:
-    run = frozen(tmp_path, [HERE, BY_IDS, BY_MESSAGES], 8)
+    run = frozen(tmp_path, [HERE, PROBED, BY_MESSAGES], 6)
     coldread("read", str(run))
     here, by_ids, by_messages = (predictions(run, name) for name in ("here", "ids", "messages"))
-    assert len(here) == 8
+    assert len(here) == 6
     assert {p.finish_reason for p in here.values()} == {"stop", "length"}, "the cases show both endings"
     for question, expected in here.items():
         assert (by_ids[question].output_ids, by_ids[question].finish_reason) == (expected.output_ids, expected.finish_reason)
@@ -157,6 +158,8 @@ def test_a_server_gives_the_ids_and_texts_of_the_transformers_engine(tmp_path: P
     assert (environment["input"], environment["max_model_len"]) == ("token ids", "2048")
     assert environment["server"].startswith("vllm ")
     assert not any("/" in value for value in environment.values())
+    # The server keeps a prefix cache, and in its development mode empties it.
+    assert {"batch", "shuffled", "warm", "run"} == set(seal["certificate"]["matched"])
     coldread("score", str(run))
     coldread("replay", str(run))
 

@@ -39,9 +39,18 @@ def make_tokenizer(folder: Path, *, template: str = TEMPLATE) -> None:
 
 
 def make_model(
-    folder: Path, *, template: str = TEMPLATE, window: int = 4096, generation: dict[str, object] | None = None
+    folder: Path,
+    *,
+    template: str = TEMPLATE,
+    window: int = 4096,
+    hidden: int = 32,
+    twins: bool = False,
+    generation: dict[str, object] | None = None,
 ) -> Path:
-    """A model folder of 60,000 random weights. `generation` becomes its generation_config.json."""
+    """A model folder of random weights, 60,000 at `hidden` 32 (vLLM wants 128: heads of 32).
+
+    `twins`: the logits of token 2i and 2i+1 are always equal. `generation` becomes its generation_config.json.
+    """
     import torch
     from transformers import LlamaConfig, LlamaForCausalLM
 
@@ -50,7 +59,7 @@ def make_model(
     torch.manual_seed(3)
     config = LlamaConfig(
         vocab_size=len(SPECIALS) + 256,
-        hidden_size=32,
+        hidden_size=hidden,
         intermediate_size=64,
         num_hidden_layers=2,
         num_attention_heads=4,
@@ -63,6 +72,9 @@ def make_model(
         tie_word_embeddings=False,
     )
     model = LlamaForCausalLM(config)
+    if twins:
+        with torch.no_grad():
+            model.lm_head.weight[1::2] = model.lm_head.weight[::2]
     model.generation_config.pad_token_id = None
     model.save_pretrained(folder)
     (folder / "generation_config.json").unlink(missing_ok=True)

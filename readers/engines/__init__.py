@@ -82,4 +82,4 @@ def find_engine(name: str) -> Callable[[EngineStart], Engine]:
 
 
 def _register() -> None:
-    from readers.engines import openai, recorded, transformers  # noqa: F401  (they register themselves)
+    from readers.engines import openai, recorded, transformers, vllm  # noqa: F401  (they register themselves)

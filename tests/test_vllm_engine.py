@@ -1,0 +1,164 @@
+"""vLLM's CPU build, really reading: the embedded model and tiny ones, against the transformers engine."""
+
+import json
+import os
+import shutil
+import signal
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tiny import coldread, make_model, start_coldread, write_experiment, write_rows
+
+from offline.canonical import read_lines
+from readers.records import Prediction, Request
+
+pytestmark = pytest.mark.vllm
+
+OPTIONS = {"enforce_eager": True, "max_num_batched_tokens": 512, "cpu_kv_cache_gib": 1}
+
+
+def reader(name: str, model: dict[str, str], **changes: Any) -> dict[str, Any]:
+    """A vLLM reader for an experiment file."""
+    plain = {"name": name, "engine": "vllm", "model": model, "batch_size": 64, "output_cap": 12, "options": OPTIONS}
+    return {"use": {**plain, **changes}}
+
+
+def predictions(run: Path, name: str) -> dict[str, tuple[int, ...]]:
+    """Output ids by (view question), which does not depend on the engine's fingerprint as request digests do."""
+    folder = run / "reads" / name
+    ids = {p.request: p.output_ids for p in read_lines(folder / "predictions.jsonl", Prediction)}
+    schedule = [json.loads(line) for line in (folder / "requests" / "schedule.jsonl").read_text().splitlines()]
+    return {f"{row['view']} {row['question']}": ids[row["request"]] for row in schedule}
+
+
+@pytest.fixture(scope="module")
+def swapped(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A synthetic history read by the embedded model twice: through transformers and through vLLM."""
+    folder = tmp_path_factory.mktemp("swapped")
+    embedded = {"embedded": "smollm2-135m-instruct"}
+    experiment = write_experiment(
+        folder,
+        Path("-"),
+        data={"kind": "synthetic", "seed": 5, "statements": [40], "questions": 6},
+        frontend={"kind": "grammar", "grammar": "synthetic"},
+        views=["cmc", "stale_closure", "raw_history"],
+        readers=[
+            reader("vllm", embedded),
+            reader("transformers", embedded, engine="transformers", batch_size=8, options={}, probe=0),
+        ],
+    )
+    coldread("run", str(experiment), "--out", str(folder / "run"))
+    return folder / "run"
+
+
+def test_vllm_and_transformers_give_the_same_token_ids_in_float32(swapped: Path) -> None:
+    ours, theirs = predictions(swapped, "vllm"), predictions(swapped, "transformers")
+    assert len(ours) == 18
+    assert ours == theirs
+
+
+def test_the_seal_states_what_vllm_resolved_and_what_the_certificate_found(swapped: Path) -> None:
+    seal = json.loads((swapped / "reads/vllm/seal.json").read_text())
+    (environment,) = seal["environments"]
+    longest = max(r.length for r in read_lines(swapped / "reads/vllm/requests/requests.jsonl", Request))
+    assert environment["max_model_len"] == str(longest + 12)
+    assert environment["attention"] == "CPUAttentionBackend"
+    assert environment["dtype"] == "float32"
+    assert environment["batch_invariance"] == "not available on this device"
+    assert environment["VLLM_ENABLE_V1_MULTIPROCESSING"] == "0"
+    assert seal["certificate"]["sample"] == 8
+    assert set(seal["certificate"]["matched"]) == {"batch", "shuffled", "warm", "run"}
+    assert "certificate" not in json.loads((swapped / "reads/transformers/seal.json").read_text())
+
+
+def test_what_vllm_read_replays_without_vllm(swapped: Path) -> None:
+    links = [link["link"] for link in json.loads(coldread("replay", str(swapped), "--json").stdout)["links"]]
+    assert links == ["files", "extraction", "packets", *("inputs", "outputs", "seal") * 2, "scores"]
+
+
+def test_a_probe_on_demand_finds_the_sealed_outputs_again_and_changes_nothing(swapped: Path) -> None:
+    before = {p: p.read_bytes() for p in swapped.rglob("*") if p.is_file()}
+    found = json.loads(coldread("probe", str(swapped), "--reader", "vllm", "--sample", "6", "--json").stdout)["certificate"]
+    assert found["sample"] == 6
+    assert found["matched"] == {"batch": 6, "shuffled": 6, "warm": 6, "run": 6}
+    assert {p: p.read_bytes() for p in swapped.rglob("*") if p.is_file()} == before
+
+
+def tiny_run(tmp_path: Path, model: Path, *readers: dict[str, Any]) -> Path:
+    """The plain rows read by these readers."""
+    experiment = write_experiment(tmp_path, model, readers=list(readers))
+    coldread("run", str(experiment), "--data", str(write_rows(tmp_path)), "--out", str(tmp_path / "run"))
+    return tmp_path / "run"
+
+
+def test_generation_config_cannot_reach_a_greedy_reader_and_ties_go_to_the_first_token(tmp_path: Path) -> None:
+    # Llama-style: the template writes a BOS and the tokenizer would add one; every logit has an equal twin.
+    hostile = {"repetition_penalty": 1.5, "temperature": 0.9, "top_k": 5, "do_sample": True, "eos_token_id": 1}
+    model = make_model(tmp_path / "plain", hidden=128, twins=True)
+    penalised = Path(shutil.copytree(model, tmp_path / "penalised"))
+    (penalised / "generation_config.json").write_text(json.dumps(hostile))
+    run = tiny_run(
+        tmp_path,
+        model,
+        reader("plain", {"folder": str(model)}, probe=0),
+        reader("penalised", {"folder": str(penalised)}, probe=0),
+        reader("transformers", {"folder": str(model)}, engine="transformers", options={}, probe=0),
+    )
+    made = predictions(run, "plain")
+    assert made == predictions(run, "penalised") == predictions(run, "transformers")
+    assert all(token % 2 == 0 for ids in made.values() for token in ids)
+
+
+def test_a_killed_engine_resumes_to_the_predictions_of_an_undisturbed_run(tmp_path: Path) -> None:
+    model = make_model(tmp_path / "model", hidden=128)
+    experiment = write_experiment(tmp_path, model, readers=[reader("tiny", {"folder": str(model)}, batch_size=2)])
+    data = str(write_rows(tmp_path))
+    for name in ("whole", "killed"):
+        coldread("run", str(experiment), "--data", data, "--out", str(tmp_path / name), "--until", "freeze")
+    coldread("read", str(tmp_path / "whole"))
+    command = start_coldread("read", str(tmp_path / "killed"))
+    journal = tmp_path / "killed/reads/tiny/journal.jsonl"
+    while not journal.exists():
+        assert command.poll() is None, command.communicate()
+        time.sleep(0.01)
+    os.kill(_engine_of(command.pid), signal.SIGKILL)
+    assert command.wait() == 8
+    assert "killed by signal 9" in command.communicate()[1]
+    assert journal.exists()
+    coldread("read", str(tmp_path / "killed"))
+    for file in ("predictions.jsonl", "seal.json", "probes.jsonl"):
+        assert (tmp_path / "killed/reads/tiny" / file).read_bytes() == (tmp_path / "whole/reads/tiny" / file).read_bytes()
+
+
+def _engine_of(parent: int) -> int:
+    """The reader process that a coldread process started."""
+    children = Path(f"/proc/{parent}/task/{parent}/children").read_text().split()
+    return next(int(pid) for pid in children if "readers.worker" in Path(f"/proc/{pid}/cmdline").read_text())
+
+
+@pytest.mark.parametrize(
+    ("changes", "code", "words"),
+    [
+        ({"options": {**OPTIONS, "batch_invariant": True}}, 3, "compute capability 8.0"),
+        ({"device": "cuda"}, 3, "a build for cpu"),
+        ({"options": {**OPTIONS, "gpu_memory_utilization": "lots"}}, 3, "no share between 0 and 1"),
+        ({"attention": "no_such_backend"}, 6, "NO_SUCH_BACKEND"),
+        ({"options": {**OPTIONS, "cpu_kv_cache_gib": 1_000_000}}, 8, "too little memory"),
+    ],
+)
+def test_a_reader_that_vllm_cannot_serve_is_one_clear_error(
+    tmp_path: Path, vllm_model: Path, changes: dict[str, Any], code: int, words: str
+) -> None:
+    experiment = write_experiment(tmp_path, vllm_model, readers=[reader("tiny", {"folder": str(vllm_model)}, **changes)])
+    command = ["run", str(experiment), "--data", str(write_rows(tmp_path)), "--out", str(tmp_path / "run")]
+    message = coldread(*command, code=code).stderr
+    assert words in message
+    assert "Traceback" not in message
+
+
+@pytest.fixture(scope="module")
+def vllm_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A tiny model that vLLM takes."""
+    return make_model(tmp_path_factory.mktemp("vllm") / "model", hidden=128)
