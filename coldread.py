@@ -295,6 +295,30 @@ def compare(
     _print(as_json, result, lambda console: tables.compare(console, result))
 
 
+@app.command()
+def pin(
+    model: Annotated[str, typer.Argument(metavar="MODEL", help="A hub repository (owner/name), or a local folder.")],
+    revision: Annotated[str, typer.Option(help="A branch, tag or commit of the repository.")] = "main",
+    write: Annotated[
+        Path | None, typer.Option(metavar="READER.yaml", help="Fill the pin into this reader file; its comments stay.")
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Look a model up and print its pin: commit, fingerprint, licence, and what its chat template does."""
+    from eval import tables
+    from readers.describe import describe
+    from readers.reader_file import reader_that_names, write_pin
+
+    if write is not None:
+        reader_that_names(model, write)  # before anything is fetched
+    found = describe(model, revision)
+    if write is not None:
+        write_pin(write, found.model)
+        _say("pin", f"written into {write}")
+    result = msgspec.to_builtins(found)
+    _print(as_json, result, lambda console: tables.pin(console, result))
+
+
 def main() -> None:
     """Run the command line; a ColdreadError becomes one line on standard error (and, asked for, JSON) and its exit code."""
     for stream in (sys.stdout, sys.stderr):

@@ -216,3 +216,37 @@ _CONDITIONS = {
     "warm": "the same batches again, cache warm",
     "run": "the sealed predictions",
 }
+
+
+_THINKING = {
+    "off": "the template obeys its thinking switch",
+    "on": "the template obeys its thinking switch",
+    "no switch": "the template knows no thinking",
+    "ignored": "the template ignores the thinking switch",
+    None: "not tried",
+}
+
+
+def pin(console: Console, result: dict[str, Any]) -> None:
+    """One model: what it is, what its template does, what to know, and last the line for a reader file."""
+    model = result["model"]
+    facts = {
+        "model": model["repository"] or model["folder"],
+        "revision": model["revision"] or "a local folder",
+        "fingerprint": model["fingerprint"],
+        "licence": result["licence"] or "not stated",
+        "gated": result["gated"] or "-",
+        "weights": f"{result['weights']:,} bytes",
+        "architecture": result["architecture"],
+        "dtype": result["dtype"],
+        "window": f"{result['window']:,} tokens" if result["window"] > 0 else "not stated",
+        "stop ids": ", ".join(map(str, result["stop_ids"] or ())) or "not known",
+        "thinking": _THINKING[result["thinking"]],
+        "clock": {True: "the template asks it", False: "the template does not ask it", None: "not tried"}[result["clock"]],
+        "BOS": "not tried" if result["bos"] is None else f"{result['bos']} at the start of an input",
+    }
+    for name, value in facts.items():
+        console.print(f"{name:>13}  {value}", markup=False, highlight=False, soft_wrap=True)
+    for finding in result["findings"]:
+        console.print(f"{'note':>13}  {finding}", markup=False, highlight=False, soft_wrap=True)
+    console.print(f"\n{result['line']}", markup=False, highlight=False, soft_wrap=True)

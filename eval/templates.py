@@ -24,7 +24,7 @@ def chat_text(run: RunFolder, plan: ReaderPlan) -> str | None:
     folder = reads_folder(run, plan.reader.name) / "tokenizer"
     if plan.reader.model.served is not msgspec.UNSET or not folder.is_dir():
         return None
-    return ChatTokenizer(folder, thinking=plan.reader.thinking).render(PLACEHOLDERS)
+    return ChatTokenizer.of(plan.reader, folder).render(PLACEHOLDERS)
 
 
 def templates(a: tuple[RunFolder, ReaderPlan], b: tuple[RunFolder, ReaderPlan]) -> dict[str, Any]:

@@ -17,7 +17,12 @@ T = TypeVar("T")
 
 
 class _UniqueKeys(yaml.SafeLoader):
-    """YAML that refuses a key given twice, and the merge key, which can hide one."""
+    """YAML that refuses a key given twice, and the merge key, which can hide one; a date stays the text that it is."""
+
+    yaml_implicit_resolvers = {
+        first: [(tag, form) for tag, form in forms if tag != "tag:yaml.org,2002:timestamp"]
+        for first, forms in yaml.SafeLoader.yaml_implicit_resolvers.items()
+    }
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
         seen = set()

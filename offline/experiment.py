@@ -4,6 +4,7 @@ An experiment file names its grammar, prompt and readers; resolving replaces eac
 folder explains itself and no later edit of configs/ can change what a run says.
 """
 
+from datetime import date
 from pathlib import Path
 from typing import Literal
 
@@ -243,6 +244,10 @@ def _plan(use: ReaderUse, experiment: Experiment, where: str) -> ReaderPlan:
         reader.output_cap > 0 and reader.batch_size > 0 and reader.input_cap > 0,
         f"{where}: reader {reader.name!r}: output_cap, input_cap and batch_size must be positive",
     )
+    _check(
+        reader.date is UNSET or _is_day(reader.date),
+        f"{where}: reader {reader.name!r}: date {reader.date!r} is no day of the calendar written YYYY-MM-DD",
+    )
     _check(_is_file_name(reader.name), f"{where}: reader name {reader.name!r} must be letters, digits, '.', '_' and '-'")
     _check(len(set(views)) == len(views), f"{where}: reader {reader.name!r} names a view twice")
     for view in views:
@@ -251,6 +256,14 @@ def _plan(use: ReaderUse, experiment: Experiment, where: str) -> ReaderPlan:
             f"{where}: reader {reader.name!r} reads the view {view!r}, which is not frozen; add it to `views`",
         )
     return ReaderPlan(reader=reader, views=views)
+
+
+def _is_day(text: str) -> bool:
+    """Whether a text is a day in the one form YYYY-MM-DD; the calendar's own parser reads several."""
+    try:
+        return date.fromisoformat(text).isoformat() == text
+    except ValueError:
+        return False
 
 
 def _is_file_name(name: str) -> bool:

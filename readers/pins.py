@@ -5,22 +5,25 @@ hence from one commit; every file that can change an output is hashed.
 """
 
 import re
+import shlex
+from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import Any
 
 from msgspec import UNSET
 
 from offline.canonical import digest_of, file_digest
 from offline.errors import ConfigurationError, ModelError
-from offline.experiment import Pin, Reader
+from offline.experiment import Reader
 from offline.run_folder import MANIFEST
 from readers.embedded import embedded_folder
+from readers.hub import download
 from readers.records import Model, ModelFile
 from readers.served import CODEC_FOLDER
 
 _COMMIT = re.compile(r"[0-9a-f]{40}")
-# The fields of a pin that name a model.
-KINDS = ("embedded", "folder", "repository", "served")
+_SHA256 = re.compile(r"[0-9a-f]{64}")
+# What a pin may name, exactly one of them.
+_KINDS = ("embedded", "folder", "repository", "served")
 # Files that make a model what it is. Pickled weights (.bin, .pt) are left out on purpose: safetensors only.
 WEIGHTS = ".safetensors"
 PATTERNS = ("*.json", f"*{WEIGHTS}", "*.jinja", "*.txt", "*.model", "*.tiktoken")
@@ -29,20 +32,28 @@ PATTERNS = ("*.json", f"*{WEIGHTS}", "*.jinja", "*.txt", "*.model", "*.tiktoken"
 def check_pin(reader: Reader) -> None:
     """ConfigurationError or ModelError unless the pin names exactly one immutable thing."""
     pin = reader.model
-    given = [name for name in KINDS if getattr(pin, name) not in (None, UNSET)]
+    given = [name for name in _KINDS if getattr(pin, name) not in (None, UNSET)]
     if len(given) != 1:
         raise ConfigurationError(
-            f"reader {reader.name!r}: model gives {', '.join(given) or 'nothing'}; give one of {', '.join(KINDS)}"
+            f"reader {reader.name!r}: model gives {', '.join(given) or 'nothing'}; give one of {', '.join(_KINDS)}"
         )
-    if pin.served == "":
-        raise ConfigurationError(f"reader {reader.name!r}: `served` is empty; give the name that the server lists the model by")
+    if pin.served == "" or (pin.served is not UNSET and pin.fingerprint is not UNSET):
+        raise ConfigurationError(
+            f"reader {reader.name!r}: `served` is the name that a server lists the model by, and no files are here that a "
+            "fingerprint could cover; give the name alone"
+        )
     if pin.repository is None:
         if pin.revision is not None:
             raise ConfigurationError(f"reader {reader.name!r}: a revision goes with a repository, not with {given[0]}")
     elif pin.revision is None or not _COMMIT.fullmatch(pin.revision):
         raise ModelError(
             f"reader {reader.name!r}: {pin.repository} at revision {pin.revision!r} is not pinned; branches and tags move: "
-            "give the 40-digit commit"
+            f"give the 40-digit commit, or let `coldread pin {shlex.quote(pin.repository)} --write FILE` fill it into the "
+            "reader file"
+        )
+    if pin.fingerprint is not UNSET and not _SHA256.fullmatch(pin.fingerprint):
+        raise ModelError(
+            f"reader {reader.name!r}: fingerprint {pin.fingerprint!r} is no sha256 of 64 digits; `coldread pin` prints it"
         )
 
 
@@ -53,8 +64,6 @@ def locate(reader: Reader) -> Path:
     """
     check_pin(reader)
     pin = reader.model
-    if pin.served is not UNSET:
-        return CODEC_FOLDER
     if pin.embedded is not None:
         return embedded_folder(pin.embedded)
     if pin.folder is not None:
@@ -62,31 +71,19 @@ def locate(reader: Reader) -> Path:
         if not folder.is_dir():
             raise ModelError(f"reader {reader.name!r}: model folder {folder} is not there; check `folder` in its configuration")
         return folder
-    return _download(reader, pin)
+    if pin.served is not UNSET:
+        return CODEC_FOLDER
+    return download(str(pin.repository), str(pin.revision), list(PATTERNS), whose=f"reader {reader.name!r}: ")
 
 
-def _download(reader: Reader, pin: Pin) -> Path:
-    try:
-        import huggingface_hub
-    except ImportError as error:
-        raise ConfigurationError(
-            f"reader {reader.name!r}: models from the hub need a package that is not installed; "
-            "run: pip install 'coldread[transformers]'"
-        ) from error
-    hub: Any = huggingface_hub
-    try:
-        return Path(hub.snapshot_download(pin.repository, revision=pin.revision, allow_patterns=list(PATTERNS)))
-    except Exception as error:  # the hub client raises dozens of classes
-        raise ModelError(
-            f"reader {reader.name!r}: {pin.repository}@{pin.revision} could not be fetched: {error}; check the network and, "
-            "for a gated model, that your account has access"
-        ) from error
+def is_model_file(name: str) -> bool:
+    """Whether a file of this name, at the top of a model's folder, makes the model what it is. A run's manifest does not."""
+    return "/" not in name and name != MANIFEST and any(fnmatchcase(name, pattern) for pattern in PATTERNS)
 
 
 def model_files(folder: Path) -> list[Path]:
-    """Every file of a folder (not below it) that makes a model what it is, by name. A run's manifest is none."""
-    found = {path for pattern in PATTERNS for path in folder.glob(pattern) if path.is_file()}
-    return sorted(path for path in found if path.name != MANIFEST)
+    """Every file of a folder (not below it) that makes a model what it is, by name."""
+    return sorted(path for path in folder.iterdir() if is_model_file(path.name) and path.is_file())
 
 
 def tokenizer_files(folder: Path) -> list[Path]:
@@ -94,17 +91,32 @@ def tokenizer_files(folder: Path) -> list[Path]:
     return [path for path in model_files(folder) if path.suffix != WEIGHTS]
 
 
-def identify(reader: Reader, folder: Path) -> Model:
-    """A reader's model as found in its folder; of a served one, a name is all that there is."""
-    if reader.model.served is not UNSET:
-        return Model(fingerprint=digest_of(("served", reader.model.served)), files=())
-    return fingerprint(folder)
-
-
 def fingerprint(folder: Path) -> Model:
     """Hash every model file of a folder; ModelError if it holds no model."""
-    paths = model_files(folder)
-    if not any(path.name == "config.json" for path in paths):
-        raise ModelError(f"{folder} holds no config.json, so no model; check the reader's `folder`")
-    files = tuple(ModelFile(name=p.name, sha256=file_digest(p), size=p.stat().st_size) for p in paths)
+    files = tuple(ModelFile(name=p.name, sha256=file_digest(p), size=p.stat().st_size) for p in model_files(folder))
+    return model_of(files, str(folder))
+
+
+def model_of(files: tuple[ModelFile, ...], where: str) -> Model:
+    """The model that these files, sorted by name, make; ModelError if config.json is not among them."""
+    if not any(file.name == "config.json" for file in files):
+        raise ModelError(f"{where} holds no config.json, so no model; check the reader's `model`")
     return Model(fingerprint=digest_of(files), files=files)
+
+
+def identify(reader: Reader, folder: Path) -> Model:
+    """The model in a folder, hashed; ModelError if the reader's pin expects another fingerprint.
+
+    Of a served model, a name is all that there is.
+    """
+    if reader.model.served is not UNSET:
+        return Model(fingerprint=digest_of(("served", reader.model.served)), files=())
+    model, expected = fingerprint(folder), reader.model.fingerprint
+    if expected is not UNSET and model.fingerprint != expected:
+        raise ModelError(
+            f"reader {reader.name!r}: the model files in {folder} have the fingerprint {model.fingerprint}, the pin expects "
+            f"{expected}: a file was changed, added or left out; restore the folder (a download: remove it, and it is fetched "
+            f"again), or, if these files are meant, put what `coldread pin {shlex.quote(str(folder))}` prints into the reader "
+            "file"
+        )
+    return model

@@ -56,7 +56,7 @@ class Commitment:
 def freeze_requests(run: RunFolder, experiment: ResolvedExperiment, plan: ReaderPlan, model_folder: Path) -> Requests:
     """Freeze a reader's requests and keep its tokenizer, unless both are up to date; the requests."""
     reader = plan.reader
-    model = identify(plan.reader, model_folder)
+    model = identify(reader, model_folder)
     base = f"reads/{reader.name}"
     run.step(f"{base}/tokenizer", {"model": model.fingerprint}, lambda folder: copy_tokenizer(model_folder, folder))
     inputs = {

@@ -28,6 +28,10 @@ class Tokenizer(Protocol):
         """Input ids of a chat."""
         ...
 
+    def render(self, chat: Sequence[Message]) -> str:
+        """The text that `encode` makes ids of."""
+        ...
+
     def decode(self, ids: Sequence[int]) -> str:
         """Text of output ids."""
         ...
@@ -71,6 +75,10 @@ class MessageBytes:
     def encode(self, chat: Sequence[Message]) -> list[int]:
         """The bytes of the messages' canonical JSON."""
         return list(encode(chat))
+
+    def render(self, chat: Sequence[Message]) -> str:
+        """The messages' canonical JSON."""
+        return encode(chat).decode()
 
     def decode(self, ids: Sequence[int]) -> str:
         """The text of these bytes; what is no UTF-8 becomes U+FFFD."""

@@ -158,20 +158,20 @@ class ChatTokenizer:
     def thinking(self) -> Literal["off", "on", "no switch", "unknown"]:
         """What the template does with the thinking switch; ModelError if it speaks of thinking and ignores the switch."""
         found = self.thinking_switch()
-        if found == "ignored" and not self._thinking:
-            raise ModelError(
-                f"the chat template in {self.folder} writes thinking marks and ignores enable_thinking=False; thinking "
-                "cannot be turned off, so answers would be cut off: choose another model or template"
-            )
-        if found == "switch":
-            return "on" if self._thinking else "off"
-        return "no switch"
+        if found != "ignored":
+            return found
+        if self._thinking:
+            return "no switch"
+        raise ModelError(
+            f"the chat template in {self.folder} writes thinking marks and ignores enable_thinking=False; thinking "
+            "cannot be turned off, so answers would be cut off: choose another model or template"
+        )
 
-    def thinking_switch(self) -> Literal["switch", "no switch", "ignored"]:
-        """Whether the template has the thinking switch, knows no thinking, or speaks of thinking and ignores the switch."""
+    def thinking_switch(self) -> Literal["off", "on", "no switch", "ignored"]:
+        """What `thinking` finds; `ignored` if the template speaks of thinking and renders the same either way."""
         off, on = (self._render(_SAMPLE, thinking=thinking, tokenize=False) for thinking in (False, True))
         if off != on:
-            return "switch"
+            return "on" if self._thinking else "off"
         return "ignored" if "<think" in str(self._tokenizer.chat_template).lower() else "no switch"
 
     def asks_clock(self) -> bool:

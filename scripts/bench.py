@@ -55,7 +55,7 @@ from offline.steps import raw_source
 from offline.views import find_view
 from offline.views.graph import cmc
 from readers.engines import EngineStart, find_engine
-from readers.pins import fingerprint, locate
+from readers.pins import identify, locate
 from readers.requests import batches_of, make_requests, make_settings
 from readers.tokens import ChatTokenizer
 
@@ -264,7 +264,7 @@ def read(packets: Packets = 24, as_json: AsJson = False) -> None:
     asked = {question.id: question for question in bench.all_questions}
     frozen = freezing.freeze([bench.history], [*asked.values()], bench.extraction, experiment.settings, prompt, ["cmc"])
     tokenizer = ChatTokenizer.of(reader, folder)
-    settings = make_settings(reader, fingerprint(folder), tokenizer)
+    settings = make_settings(reader, identify(reader, folder), tokenizer)
     evidence = {shown.digest: shown for shown in frozen.evidence}
     requests = make_requests(settings, tokenizer, prompt, asked, frozen.packets, evidence)
     ids = [requests.ids[i] for batch in batches_of(requests) for i in batch]

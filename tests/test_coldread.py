@@ -13,7 +13,7 @@ from tiny import GRAMMAR, ROWS, coldread, write_experiment, write_rows
 
 from offline.errors import ColdreadError, ReplayError
 
-COMMANDS = ("run", "load", "extract", "freeze", "read", "score", "coverage", "replay", "show", "compare")
+COMMANDS = ("run", "load", "extract", "freeze", "read", "score", "coverage", "replay", "show", "compare", "probe")
 
 
 def subclasses(kind: type[ColdreadError]) -> set[type[ColdreadError]]:
@@ -38,12 +38,12 @@ def test_help_loads_no_heavy_library() -> None:
     script = (
         "import sys\nsys.argv = ['coldread', '--help']\nimport coldread\n"
         "try:\n    coldread.main()\nexcept SystemExit:\n    pass\n"
-        "heavy = {'torch', 'transformers', 'datasets', 'scipy', 'numpy', 'pandas'} & set(sys.modules)\n"
+        "heavy = {'torch', 'transformers', 'huggingface_hub', 'datasets', 'scipy', 'numpy', 'pandas'} & set(sys.modules)\n"
         "assert not heavy, heavy\n"
     )
     done = subprocess.run([sys.executable, "-P", "-c", script], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
-    assert all(command in done.stdout for command in COMMANDS)
+    assert all(command in done.stdout for command in (*COMMANDS, "pin"))
 
 
 def test_the_packages_are_this_distributions_wherever_one_stands(tmp_path: Path) -> None:
@@ -92,7 +92,7 @@ def test_a_step_out_of_order_names_the_command_to_run_first(tiny_model: Path, tm
 
 @pytest.mark.parametrize("command", COMMANDS[1:])
 def test_a_folder_that_is_no_run_is_refused(tmp_path: Path, command: str) -> None:
-    more = ["q"] if command == "show" else []
+    more = {"show": ["q"], "compare": ["a", "b"]}.get(command, [])
     assert coldread(command, str(tmp_path), *more, code=10).stdout == ""
     assert list(tmp_path.iterdir()) == []
 
@@ -345,7 +345,7 @@ def test_packets_of_another_setting_are_not_read(tiny_model: Path, tmp_path: Pat
 
 @pytest.mark.parametrize("command", COMMANDS[1:])
 def test_a_mistyped_run_is_said_to_be_no_run(tmp_path: Path, command: str) -> None:
-    more = ["q"] if command == "show" else []
+    more = {"show": ["q"], "compare": ["a", "b"]}.get(command, [])
     assert "no run" in coldread(command, str(tmp_path / "nope"), *more, code=10).stderr
     assert not (tmp_path / "nope").exists()
 

@@ -216,6 +216,9 @@ def test_the_output_cap_of_a_use_overrides_the_readers_and_the_regimes() -> None
         (MINIMAL + READER + "    output_cap: -5", "output_cap"),
         (MINIMAL + READER + "    batch_size: 0", "batch_size"),
         (MINIMAL + READER.replace("output_cap: 48", "input_cap: 0"), "input_cap"),
+        (MINIMAL + READER.replace("output_cap: 48", "date: 2026-02-30"), "no day of the calendar"),
+        (MINIMAL + READER.replace("output_cap: 48", "date: '20260228'"), "no day of the calendar"),
+        (MINIMAL + READER.replace("output_cap: 48", "date: today"), "no day of the calendar"),
         (MINIMAL + READER.replace("name: one", "name: a/b"), "reader name"),
         (MINIMAL + READER + READER.replace("readers:\n", ""), "share a name"),
         (MINIMAL.replace("kind: plain, path: my.jsonl", "kind: synthetic, questions: 0"), "synthetic"),
@@ -247,6 +250,13 @@ def test_the_hub_data_is_pinned_to_the_commit_of_the_specification() -> None:
     data = FactConsolidationData()
     assert (data.repository, data.split) == ("ai-hyz/MemoryAgentBench", "Conflict_Resolution")
     assert data.revision == "7ea066982b140a19337e17e60d45d4076e042faf"
+
+
+@pytest.mark.parametrize("written", ["2026-02-28", "'2026-02-28'"])
+def test_a_readers_date_is_the_text_that_was_written_with_or_without_quotes(written: str) -> None:
+    resolved = _resolve(MINIMAL + READER.replace("output_cap: 48", f"date: {written}"))
+    assert resolved.readers[0].reader.date == "2026-02-28"
+    assert parse_yaml(dump_yaml(resolved).decode(), ResolvedExperiment, "written") == resolved
 
 
 # Writing

@@ -22,6 +22,7 @@ def test_messages_and_texts_survive_as_bytes(content: str, answer: str) -> None:
     codec = MessageBytes(CODEC_FOLDER)
     chat = (Message(role="system", content="s"), Message(role="user", content=content))
     assert decode_messages(codec.encode(chat)) == chat
+    assert codec.render(chat).encode() == bytes(codec.encode(chat))
     assert codec.decode(encode_text(answer)) == answer
 
 
@@ -48,6 +49,11 @@ def test_a_served_name_is_all_that_a_fingerprint_covers() -> None:
 def test_an_engine_that_loads_weights_refuses_a_served_model() -> None:
     with pytest.raises(ConfigurationError, match="engine: openai"):
         check_engine(Reader(name="r", engine="transformers", model=Pin(served="m")))
-    for pin in (Pin(served=""), Pin(served="m", folder="x"), Pin(served="m", revision="a" * 40)):
+    for pin in (
+        Pin(served=""),
+        Pin(served="m", fingerprint="a" * 64),
+        Pin(served="m", folder="x"),
+        Pin(served="m", revision="a" * 40),
+    ):
         with pytest.raises(ConfigurationError):
             check_pin(Reader(name="r", engine="openai", model=pin))

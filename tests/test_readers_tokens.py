@@ -4,7 +4,18 @@ import json
 from pathlib import Path
 
 import pytest
-from tiny import SPECIALS, STUCK_TEMPLATE, SWITCHED_TEMPLATE, TEMPLATE, make_model, make_tokenizer
+from tiny import (
+    CLOCK_TEMPLATE,
+    SPECIALS,
+    STUCK_TEMPLATE,
+    SWITCHED_TEMPLATE,
+    TEMPLATE,
+    coldread,
+    make_model,
+    make_tokenizer,
+    write_experiment,
+    write_rows,
+)
 
 from offline.canonical import digest
 from offline.errors import ConfigurationError, ModelError
@@ -124,6 +135,69 @@ def test_a_template_that_thinks_and_ignores_the_switch_is_refused(tmp_path: Path
     make_tokenizer(tmp_path, template=STUCK_TEMPLATE)
     with pytest.raises(ModelError, match="ignores enable_thinking"):
         ChatTokenizer(tmp_path).thinking()
+
+
+def test_a_thinking_reader_may_use_a_template_that_ignores_the_switch(tmp_path: Path) -> None:
+    make_tokenizer(tmp_path, template=STUCK_TEMPLATE)
+    assert ChatTokenizer(tmp_path, thinking=True).thinking() == "no switch"
+    assert ChatTokenizer(tmp_path).thinking_switch() == "ignored"
+
+
+@pytest.mark.parametrize("template", [CLOCK_TEMPLATE, "{{ strftime_now('%d %b %Y') }}" + TEMPLATE])
+def test_a_template_that_asks_the_clock_is_refused_without_a_date(tmp_path: Path, template: str) -> None:
+    make_tokenizer(tmp_path, template=template)
+    with pytest.raises(ModelError, match="give `date: YYYY-MM-DD`") as caught:
+        ChatTokenizer.of(reader(), tmp_path).encode([Message(role="user", content="hi")])
+    assert "cannot render" not in str(caught.value)
+
+
+@pytest.mark.parametrize("template", [CLOCK_TEMPLATE, "{{ strftime_now('%d %b %Y') }}" + TEMPLATE])
+def test_a_template_that_asks_the_clock_is_given_the_readers_date(tmp_path: Path, template: str) -> None:
+    make_tokenizer(tmp_path, template=template)
+    tokenizer = ChatTokenizer.of(reader(date="1999-03-05"), tmp_path)
+    ids = tokenizer.encode([Message(role="user", content="hi")])
+    assert "05 Mar 1999" in tokenizer._tokenizer.decode(ids)
+    assert ids == ChatTokenizer.of(reader(date="1999-03-05"), tmp_path).encode([Message(role="user", content="hi")])
+    assert ids != ChatTokenizer.of(reader(date="1999-03-06"), tmp_path).encode([Message(role="user", content="hi")])
+
+
+def test_a_macro_of_a_template_sees_the_readers_date_too(tmp_path: Path) -> None:
+    make_tokenizer(tmp_path, template="{% macro now() %}{{ strftime_now('%Y') }}{% endmacro %}{{ now() }}" + TEMPLATE)
+    tokenizer = ChatTokenizer(tmp_path, date="1999-03-05")
+    assert tokenizer._tokenizer.decode(tokenizer.encode([Message(role="user", content="hi")])).startswith("1999")
+
+
+def test_whether_a_template_asks_the_clock_is_found_out_by_trying(model: Path, tmp_path: Path) -> None:
+    make_tokenizer(tmp_path, template=CLOCK_TEMPLATE)
+    assert ChatTokenizer(tmp_path).asks_clock()
+    assert not ChatTokenizer(model).asks_clock()
+    # Named in a branch that is never taken.
+    make_tokenizer(tmp_path, template="{% if false %}{{ strftime_now('%Y') }}{% endif %}" + TEMPLATE)
+    assert not ChatTokenizer(tmp_path).asks_clock()
+
+
+def test_a_run_with_a_date_replays_and_one_without_asks_for_it(tmp_path: Path) -> None:
+    folder = make_model(tmp_path / "model", template=CLOCK_TEMPLATE)
+    plain = {"name": "tiny", "engine": "transformers", "model": {"folder": str(folder)}, "output_cap": 2}
+    rows = write_rows(tmp_path)
+
+    def run(code: int, **more: str) -> str:
+        experiment = write_experiment(tmp_path, folder, readers=[{"use": {**plain, **more}}])
+        return coldread("run", str(experiment), "--data", str(rows), "--out", str(tmp_path / "run"), code=code).stderr
+
+    assert "give `date: YYYY-MM-DD`" in run(ModelError.exit_code)
+    run(0, date="1999-03-05")
+    coldread("replay", str(tmp_path / "run"))
+    ids = read_requests(tmp_path / "run" / "reads" / "tiny" / "requests").ids
+    assert all("05 Mar 1999" in ChatTokenizer(folder)._tokenizer.decode(each) for each in ids)
+
+
+def test_how_many_bos_ids_open_an_input_is_counted(model: Path, tmp_path: Path) -> None:
+    assert ChatTokenizer(model).leading_bos() == 1
+    make_tokenizer(tmp_path, template="{{ bos_token }}" + TEMPLATE)
+    assert ChatTokenizer(tmp_path).leading_bos() == 2
+    make_tokenizer(tmp_path, template=TEMPLATE.replace("{{ bos_token }}", ""))
+    assert ChatTokenizer(tmp_path).leading_bos() == 0
 
 
 def test_a_template_that_refuses_a_system_message_is_one_clear_error(tmp_path: Path) -> None:

@@ -18,6 +18,8 @@ TEMPLATE = (
 )
 SWITCHED_TEMPLATE = TEMPLATE + "{% if not enable_thinking %}<think></think>{% endif %}"
 STUCK_TEMPLATE = TEMPLATE + "<think>"
+# As Llama 3.2's: the library lends templates a clock.
+CLOCK_TEMPLATE = "{{ bos_token }}{% if strftime_now is defined %}{{ strftime_now('%d %b %Y') }}{% endif %}" + TEMPLATE[15:]
 SPECIALS = ["<s>", "<|end|>", "<|system|>", "<|user|>", "<|assistant|>", "<pad>"]
 
 
@@ -175,7 +177,9 @@ def coldread(*arguments: str, code: int = 0) -> Ended:
     return Ended(out.getvalue(), errors.getvalue())
 
 
-def start_coldread(*arguments: str) -> "subprocess.Popen[str]":
-    """Start the command line in a process of its own, to be killed or watched."""
+def start_coldread(*arguments: str, environment: dict[str, str] | None = None) -> "subprocess.Popen[str]":
+    """Start the command line in a process of its own, to be killed or watched; in this environment, if one is given."""
     command = [sys.executable, "-P", "-m", "coldread", *arguments]
-    return subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    return subprocess.Popen(
+        command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment
+    )

@@ -1,0 +1,198 @@
+"""What a model is before a reader pins it: commit, fingerprint, licence, and what its chat template does.
+
+For a repository only the small files are downloaded; the hub states the sha256 of the weights.
+"""
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from fnmatch import fnmatch
+from pathlib import Path
+from typing import Any, Literal
+
+import msgspec
+import yaml
+
+from offline.canonical import Record, file_digest
+from offline.errors import ConfigurationError, ModelError
+from offline.experiment import Pin
+from readers.hub import Listing, card_of, download_small, licence_of, look_up
+from readers.pins import WEIGHTS, fingerprint, is_model_file, model_of
+from readers.records import Model, ModelFile
+from readers.tokens import ChatTokenizer
+
+# The branch that a repository opens with.
+MAIN = "main"
+# Weights that are programs in disguise, or that no engine here reads.
+_OTHER_WEIGHTS = (".bin", ".pt", ".pth", ".ckpt", ".pkl", ".gguf", ".h5", ".msgpack")
+
+
+class Description(Record, frozen=True):
+    """A model as `coldread pin` shows it.
+
+    line: the `model:` line of a reader file. licence: "" if none is stated. gated: None for a local folder.
+    weights: bytes of all .safetensors files. window: positions, -1 if config.json names none.
+    thinking, clock, bos, stop_ids: what tokenizer and template do, None where they cannot be tried. bos: how many
+    beginning-of-sequence ids an input opens with. findings: what a user of this model must know, one sentence each.
+    """
+
+    model: Pin
+    line: str
+    licence: str
+    gated: str | None
+    weights: int
+    files: tuple[ModelFile, ...]
+    architecture: str
+    dtype: str
+    window: int
+    stop_ids: tuple[int, ...] | None
+    thinking: Literal["off", "on", "no switch", "ignored"] | None
+    clock: bool | None
+    bos: int | None
+    findings: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class _Found:
+    """A model's files: all of them by hash, the small ones in `folder`."""
+
+    pin: Pin
+    model: Model
+    folder: Path
+    licence: str
+    gated: str | None
+
+
+def describe(model: str, revision: str = MAIN) -> Description:
+    """Look a model up, a local folder or a hub repository at a branch, tag or commit; ModelError for what cannot be pinned."""
+    folder = Path(model).expanduser()
+    if folder.is_dir():
+        if revision != MAIN:
+            raise ConfigurationError(
+                f"{model} is a folder on this machine; --revision goes with a hub repository: leave it out"
+            )
+        return _describe(_local(model, folder))
+    if model.startswith(("/", "./", "../", "~")):
+        raise ModelError(f"the model folder {folder} is not there; check the path, or name a hub repository (owner/name)")
+    return _describe(_from_hub(model, look_up(model, revision)))
+
+
+def model_line(pin: Pin) -> str:
+    """The line of a reader file that pins a model."""
+    return yaml.safe_dump(
+        {"model": {name: value for name, value in msgspec.to_builtins(pin).items() if value is not None}},
+        default_flow_style=None,
+        sort_keys=False,
+        allow_unicode=True,
+        width=10_000,
+    ).strip()
+
+
+def _local(given: str, folder: Path) -> _Found:
+    _check_weights([path.name for path in folder.iterdir()], str(folder))
+    model = fingerprint(folder)
+    licence = licence_of(card_of(folder / "README.md")) if (folder / "README.md").is_file() else ""
+    if not licence:
+        licence = ", ".join(sorted(path.name for path in folder.iterdir() if fnmatch(path.name.upper(), "LICEN[CS]E*")))
+    path = given if given.startswith("~") else str(folder.absolute())
+    return _Found(Pin(folder=path, fingerprint=model.fingerprint), model, folder, licence, None)
+
+
+def _from_hub(repository: str, listing: Listing) -> _Found:
+    """The files of a commit: weights hashed by the hub, the others downloaded and hashed here."""
+    where = f"{repository} at {listing.commit}"
+    _check_weights([file.name for file in listing.files], where)
+    wanted = sorted((file for file in listing.files if is_model_file(file.name)), key=lambda file: file.name)
+    here = [file for file in wanted if file.sha256 is None or not file.name.endswith(WEIGHTS)]
+    folder = download_small(repository, listing.commit, [file.name for file in here])
+    files = []
+    for file in wanted:
+        sha256, size = file.sha256, file.size
+        if file in here:
+            sha256, size = file_digest(folder / file.name), (folder / file.name).stat().st_size
+            if file.sha256 not in (None, sha256):
+                raise ModelError(
+                    f"{where}: {file.name} has sha256 {sha256}, the hub says {file.sha256}; remove {folder} and retry"
+                )
+        files.append(ModelFile(name=file.name, sha256=str(sha256), size=size))
+    model = model_of(tuple(files), where)
+    pin = Pin(repository=repository, revision=listing.commit, fingerprint=model.fingerprint)
+    return _Found(pin, model, folder, listing.licence, listing.gated)
+
+
+def _check_weights(names: list[str], where: str) -> None:
+    """ModelError unless there are weights in the one form that is read."""
+    if any(is_model_file(name) and name.endswith(WEIGHTS) for name in names):
+        return
+    others = sorted(name for name in names if name.endswith(_OTHER_WEIGHTS))
+    instead = f", only {', '.join(others)}" if others else ""
+    raise ModelError(
+        f"{where} cannot be used: it holds no {WEIGHTS} weights{instead}; pickled "
+        "weights can run code and are refused: choose a repository with safetensors, or convert the weights"
+    )
+
+
+def _describe(found: _Found) -> Description:
+    findings: list[str] = []
+    config = _config(found.folder)
+    tried = _try(found.folder, findings)
+    if found.gated not in (None, "none"):
+        findings.append(f"gated ({found.gated}): whoever repeats a run needs access of their own")
+    return Description(
+        model=found.pin,
+        line=model_line(found.pin),
+        licence=found.licence,
+        gated=found.gated,
+        weights=sum(file.size for file in found.model.files if file.name.endswith(WEIGHTS)),
+        files=found.model.files,
+        architecture=", ".join(config.get("architectures") or ()) or "not stated",
+        dtype=str(_setting(config, "dtype") or _setting(config, "torch_dtype") or "not stated"),
+        findings=tuple(dict.fromkeys(findings)),
+        **tried,
+    )
+
+
+def _try(folder: Path, findings: list[str]) -> dict[str, Any]:
+    """What tokenizer and template do; sentences about it, and what went wrong, are added to `findings`."""
+
+    def attempt(call: Callable[[], Any]) -> Any:
+        try:
+            return call()
+        except ModelError as error:
+            findings.append(str(error))
+            return None
+
+    # Any day will do to try the template out.
+    tokenizer = attempt(lambda: ChatTokenizer(folder, date="2000-01-01"))
+    if tokenizer is None:
+        return {"thinking": None, "clock": None, "bos": None, "stop_ids": None, "window": -1}
+    thinking, clock, bos = map(attempt, (tokenizer.thinking_switch, tokenizer.asks_clock, tokenizer.leading_bos))
+    if thinking == "ignored":
+        findings.append(
+            "the chat template writes thinking marks and ignores enable_thinking=False: a reader with `thinking: false` is "
+            "refused, since its answers would be cut off"
+        )
+    if clock:
+        findings.append("the chat template asks the clock: give `date: YYYY-MM-DD` in the reader file")
+    if bos is not None and bos > 1:
+        findings.append(f"an input opens with {bos} beginning-of-sequence tokens: the chat template writes too many")
+    return {
+        "thinking": thinking,
+        "clock": clock,
+        "bos": bos,
+        "stop_ids": attempt(tokenizer.stop_ids),
+        "window": tokenizer.window(),
+    }
+
+
+def _config(folder: Path) -> dict[str, Any]:
+    try:
+        config = json.loads((folder / "config.json").read_bytes())
+    except ValueError as error:
+        raise ModelError(f"{folder / 'config.json'} is not JSON: {error}") from error
+    return config if isinstance(config, dict) else {}
+
+
+def _setting(config: dict[str, Any], name: str) -> Any:
+    """A setting of the model, or of its text part where there are several parts."""
+    return config.get(name) or (config.get("text_config") or {}).get(name)
