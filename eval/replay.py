@@ -31,12 +31,13 @@ from offline.memory import Measure
 from offline.records import Packet
 from offline.run_folder import RunFolder, read_manifest
 from offline.steps import freeze_run, fresh, packet_files, read_data, read_evidence, read_packets
-from readers.pins import tokenizer_files
+from readers.pins import identify, tokenizer_files
 from readers.probe import certificate_line, certify
 from readers.read import make_measure
 from readers.records import Settings
 from readers.requests import make_requests, make_settings, read_requests
 from readers.seal import SEAL, count, read_predictions, read_probes, read_seal, reads_folder
+from readers.served import Tokenizer
 from readers.tokens import ChatTokenizer, tokenizer_at
 
 # (link, how many of what were checked)
@@ -136,7 +137,8 @@ def _replay_tokens(run: RunFolder, experiment: ResolvedExperiment, plan: ReaderP
                 f"{folder / 'requests' / 'inputs.u32'}: the token ids of view {place.view!r}, question {place.question!r} come "
                 "out differently when derived again"
             )
-    report("inputs", f"{name}: {len(again.requests)} token id sequences, {sum(map(len, again.ids))} ids")
+    kind = "token id sequences" if stored.settings.transport is UNSET else "chats as bytes"
+    report("inputs", f"{name}: {len(again.requests)} {kind}, {sum(map(len, again.ids))} ids")
     predictions = read_predictions(run, name)
     for number, prediction in enumerate(predictions, 1):
         if tokenizer.decode(prediction.output_ids) != prediction.text:
@@ -160,11 +162,13 @@ def _replay_seal(run: RunFolder, name: str, report: Report) -> None:
     report("seal", f"{name}: {counted.scheduled} questions, {counted.failed} failed; {certificate_line(certificate)}")
 
 
-def _replay_settings(folder: Path, plan: ReaderPlan, stored: Settings, tokenizer: ChatTokenizer) -> None:
+def _replay_settings(folder: Path, plan: ReaderPlan, stored: Settings, tokenizer: Tokenizer) -> None:
     """InputLinkError unless the frozen settings are what the experiment's reader and the kept tokenizer give."""
     path = folder / "requests" / "settings.json"
     if make_settings(plan.reader, stored.model, tokenizer) != stored:
         raise InputLinkError(f"{path}: the settings of reader {plan.reader.name!r} come out differently when derived again")
+    if plan.reader.model.served is not UNSET and stored.model != identify(plan.reader, tokenizer.folder):
+        raise InputLinkError(f"{path}: the model is not the served one that the reader {plan.reader.name!r} names")
     known = {file.name: file.sha256 for file in stored.model.files}
     for file in tokenizer_files(tokenizer.folder):
         if file.name in known and file_digest(file) != known[file.name]:

@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from msgspec import UNSET
+
 from eval.labels import commitment, labels_step
 from eval.score import score_run
 from extract.frontends import find_frontend
@@ -196,6 +198,8 @@ def _estimate(run: RunFolder, experiment: ResolvedExperiment, plan: ReaderPlan) 
         requests = freeze_requests(run, experiment, plan, locate(reader))
         counted, distinct = True, len(requests.requests)
         tokens = sum(request.length for request in requests.requests)
+        if requests.settings.transport is not UNSET:
+            counted, tokens, note = False, tokens // 4, "its tokenizer is the server's: four bytes are taken for a token"
     except ModelError as error:
         evidence = read_evidence(run)
         texts = {question.id: question.text for question in read_data(run).questions}

@@ -18,6 +18,7 @@ from offline.run_folder import MANIFEST
 from readers.embedded import embedded_folder
 from readers.hub import download
 from readers.records import Model, ModelFile
+from readers.served import CODEC_FOLDER
 
 _COMMIT = re.compile(r"[0-9a-f]{40}")
 _SHA256 = re.compile(r"[0-9a-f]{64}")
@@ -36,6 +37,11 @@ def check_pin(reader: Reader) -> None:
         raise ConfigurationError(
             f"reader {reader.name!r}: model gives {', '.join(given) or 'nothing'}; give one of {', '.join(_KINDS)}"
         )
+    if pin.served == "" or (pin.served is not UNSET and pin.fingerprint is not UNSET):
+        raise ConfigurationError(
+            f"reader {reader.name!r}: `served` is the name that a server lists the model by, and no files are here that a "
+            "fingerprint could cover; give the name alone"
+        )
     if pin.repository is None:
         if pin.revision is not None:
             raise ConfigurationError(f"reader {reader.name!r}: a revision goes with a repository, not with {given[0]}")
@@ -52,7 +58,10 @@ def check_pin(reader: Reader) -> None:
 
 
 def locate(reader: Reader) -> Path:
-    """The folder of a pinned model on this machine, downloaded at its commit if need be; ModelError if it is not to be had."""
+    """The folder of a pinned model on this machine, downloaded at its commit if need be; ModelError if it is not to be had.
+
+    A served model's files are not here: its folder is the one that says what its ids are.
+    """
     check_pin(reader)
     pin = reader.model
     if pin.embedded is not None:
@@ -62,9 +71,9 @@ def locate(reader: Reader) -> Path:
         if not folder.is_dir():
             raise ModelError(f"reader {reader.name!r}: model folder {folder} is not there; check `folder` in its configuration")
         return folder
-    if pin.repository is None:
-        raise ModelError(f"reader {reader.name!r}: its model is served elsewhere; the files cannot be had here")
-    return download(pin.repository, str(pin.revision), list(PATTERNS), whose=f"reader {reader.name!r}: ")
+    if pin.served is not UNSET:
+        return CODEC_FOLDER
+    return download(str(pin.repository), str(pin.revision), list(PATTERNS), whose=f"reader {reader.name!r}: ")
 
 
 def is_model_file(name: str) -> bool:
@@ -96,7 +105,12 @@ def model_of(files: tuple[ModelFile, ...], where: str) -> Model:
 
 
 def identify(reader: Reader, folder: Path) -> Model:
-    """The model in a folder, hashed; ModelError if the reader's pin expects another fingerprint."""
+    """The model in a folder, hashed; ModelError if the reader's pin expects another fingerprint.
+
+    Of a served model, a name is all that there is.
+    """
+    if reader.model.served is not UNSET:
+        return Model(fingerprint=digest_of(("served", reader.model.served)), files=())
     model, expected = fingerprint(folder), reader.model.fingerprint
     if expected is not UNSET and model.fingerprint != expected:
         raise ModelError(

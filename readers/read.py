@@ -38,6 +38,7 @@ from readers.seal import (
     reads_folder,
     verify_reads,
 )
+from readers.served import Tokenizer
 from readers.tokens import ChatTokenizer, copy_tokenizer, tokenizer_at, tokenizer_digest
 
 # (batches done, batches in all, requests done, requests in all)
@@ -175,7 +176,7 @@ def _work(
             give(process)
 
 
-def make_predictions(requests: Requests, entries: Mapping[str, JournalEntry], tokenizer: ChatTokenizer) -> list[Prediction]:
+def make_predictions(requests: Requests, entries: Mapping[str, JournalEntry], tokenizer: Tokenizer) -> list[Prediction]:
     """One prediction for each distinct request, in request order; what was not generated is a failure, never a gap."""
     outputs: dict[int, Output] = {}
     for batch, entry in zip(batches_of(requests), entries.values(), strict=True):

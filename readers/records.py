@@ -31,8 +31,11 @@ class Settings(Record, frozen=True):
     window: the model's positions, -1 if its configuration names none.
     input_cap: tokens an input may have: the smaller of the reader's cap and the window less the output cap.
     stop_ids: of tokenizer, config and generation_config together, ascending.
-    thinking: `off` or `on` if the template has the switch, `no switch` if it renders the same either way.
+    thinking: `off` or `on` if the template has the switch, `no switch` if it renders the same either way, `unknown` if the
+        template is a server's.
     fingerprint: digest of all that can change an output: model, engine, dtype, device, attention, batch size, options.
+    transport: `messages` if the ids of inputs and outputs are bytes of messages and text (readers/served.py), and `input_cap`
+        counts those; unset if they are token ids. The output cap counts tokens either way.
     """
 
     reader: Reader
@@ -41,9 +44,10 @@ class Settings(Record, frozen=True):
     input_cap: int
     stop_ids: tuple[int, ...]
     pad_id: int
-    thinking: Literal["off", "on", "no switch"]
+    thinking: Literal["off", "on", "no switch", "unknown"]
     fingerprint: str
     format: Literal[1] = 1
+    transport: Literal["messages"] | UnsetType = UNSET
 
 
 class Request(Record, frozen=True):
@@ -160,6 +164,7 @@ class Counts(Record, frozen=True):
     """What a seal covers, counted. scheduled: questions; generated: distinct requests.
 
     failed, cut: scheduled questions without an answer, and with evidence records left out to meet the input cap.
+    input_tokens, output_tokens: ids; for a served model, bytes.
     """
 
     scheduled: int

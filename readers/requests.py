@@ -12,7 +12,8 @@ from offline.errors import AlteredError, ConfigurationError
 from offline.experiment import Prompt, Reader
 from offline.records import Evidence, Packet, Question
 from readers.records import Model, Request, Scheduled, Settings
-from readers.tokens import ChatTokenizer, messages
+from readers.served import Tokenizer
+from readers.tokens import messages
 
 # Fields of a reader that cannot change what it answers, or that the request digests cover themselves.
 _INDECISIVE = {
@@ -31,7 +32,7 @@ class Requests:
     ids: tuple[tuple[int, ...], ...]
 
 
-def make_settings(reader: Reader, model: Model, tokenizer: ChatTokenizer) -> Settings:
+def make_settings(reader: Reader, model: Model, tokenizer: Tokenizer) -> Settings:
     """Freeze what decides a reader's outputs. The reader's name and where its model lies are not part of it."""
     window = tokenizer.window()
     cap = min(reader.input_cap, window - reader.output_cap) if window > 0 else reader.input_cap
@@ -53,10 +54,11 @@ def make_settings(reader: Reader, model: Model, tokenizer: ChatTokenizer) -> Set
         pad_id=tokenizer.pad_id(),
         thinking=thinking,
         fingerprint=digest_of({**decisive, "weights": model.fingerprint}),
+        transport=msgspec.UNSET if reader.model.served is msgspec.UNSET else "messages",
     )
 
 
-def _fit(tokenizer: ChatTokenizer, prompt: Prompt, evidence: Evidence, question: str, cap: int) -> tuple[list[int], int]:
+def _fit(tokenizer: Tokenizer, prompt: Prompt, evidence: Evidence, question: str, cap: int) -> tuple[list[int], int]:
     """Token ids of one input and how many oldest records were cut to meet the cap.
 
     Whole records go, oldest first; system text, question and the answer's opening stay. The fewest records that suffice
@@ -83,7 +85,7 @@ def _fit(tokenizer: ChatTokenizer, prompt: Prompt, evidence: Evidence, question:
 
 def make_requests(
     settings: Settings,
-    tokenizer: ChatTokenizer,
+    tokenizer: Tokenizer,
     prompt: Prompt,
     questions: Mapping[str, Question],
     packets: Mapping[str, Sequence[Packet]],

@@ -19,6 +19,7 @@ from offline.errors import ConfigurationError, ModelError
 from offline.experiment import Prompt, Reader
 from offline.records import Message
 from readers.pins import tokenizer_files
+from readers.served import MessageBytes, Tokenizer
 
 _SLOT = re.compile(r"\{(evidence|question)\}")
 # What a template is tried out with.
@@ -58,8 +59,10 @@ class ChatTokenizer:
     """
 
     @classmethod
-    def of(cls, reader: Reader, folder: Path) -> "ChatTokenizer":
+    def of(cls, reader: Reader, folder: Path) -> Tokenizer:
         """The tokenizer that a reader speaks through, its files in `folder`: the one place that makes it out of a reader."""
+        if reader.model.served is not UNSET:
+            return MessageBytes(folder)
         return cls(folder, thinking=reader.thinking, date=None if reader.date is UNSET else reader.date)
 
     def __init__(self, folder: Path, *, thinking: bool = False, date: str | None = None) -> None:
@@ -152,7 +155,7 @@ class ChatTokenizer:
         """Tokens of a text on its own, without special tokens."""
         return len(self._tokenizer.encode(text, add_special_tokens=False))
 
-    def thinking(self) -> Literal["off", "on", "no switch"]:
+    def thinking(self) -> Literal["off", "on", "no switch", "unknown"]:
         """What the template does with the thinking switch; ModelError if it speaks of thinking and ignores the switch."""
         found = self.thinking_switch()
         if found != "ignored":

@@ -46,6 +46,8 @@ class Engine(Protocol):
 ENGINES: Registry[Callable[[EngineStart], Engine]] = Registry("engine", "coldread.engines")
 # The record of an engine's options, for engines that declare one; options can then be checked before anything runs.
 OPTIONS: dict[str, type[Record]] = {}
+# Engines that load a model's files, and so cannot read with a served one.
+LOCAL: set[str] = set()
 
 
 def engine_options(reader: Reader, kind: type[Options]) -> Options:
@@ -64,6 +66,11 @@ def check_engine(reader: Reader) -> None:
     _register()
     if reader.engine not in ENGINES.names():
         ENGINES.get(reader.engine)
+    if reader.engine in LOCAL and reader.model.served is not msgspec.UNSET:
+        raise ConfigurationError(
+            f"reader {reader.name!r}: the {reader.engine} engine loads a model's files, and a served model has none here; use "
+            "engine: openai"
+        )
     if reader.engine in OPTIONS:
         engine_options(reader, OPTIONS[reader.engine])
 
@@ -75,4 +82,4 @@ def find_engine(name: str) -> Callable[[EngineStart], Engine]:
 
 
 def _register() -> None:
-    from readers.engines import recorded, transformers, vllm  # noqa: F401  (they register themselves)
+    from readers.engines import openai, recorded, transformers, vllm  # noqa: F401  (they register themselves)

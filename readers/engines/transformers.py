@@ -6,7 +6,7 @@ from typing import Any
 
 from offline.canonical import Record
 from offline.errors import ConfigurationError, ModelError
-from readers.engines import ENGINES, OPTIONS, EngineStart, engine_options
+from readers.engines import ENGINES, LOCAL, OPTIONS, EngineStart, engine_options
 from readers.records import Output
 
 
@@ -17,6 +17,7 @@ class TransformersOptions(Record, frozen=True):
 
 
 OPTIONS["transformers"] = TransformersOptions
+LOCAL.add("transformers")
 
 
 class TransformersEngine:

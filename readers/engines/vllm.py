@@ -12,7 +12,7 @@ from typing import Any, Literal
 from offline.canonical import Record
 from offline.errors import ConfigurationError, EngineError, ModelError
 from offline.experiment import Reader
-from readers.engines import ENGINES, OPTIONS, EngineStart, engine_options
+from readers.engines import ENGINES, LOCAL, OPTIONS, EngineStart, engine_options
 from readers.records import Output
 
 # The versions whose arguments this file knows: first included, last excluded. 0.32 is tested on the CPU.
@@ -47,6 +47,7 @@ class VllmOptions(Record, frozen=True):
 
 
 OPTIONS["vllm"] = VllmOptions
+LOCAL.add("vllm")
 
 
 class VllmEngine:

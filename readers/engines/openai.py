@@ -1,0 +1,242 @@
+"""The OpenAI-compatible engine: a model behind a server, such as `vllm serve` or an API, asked with the official client.
+
+A reader with a tokenizer sends token ids to /completions and gets token ids back, which takes vLLM's extensions. A reader
+whose model is only `served` sends chat messages to /chat/completions; what it froze are the bytes of those messages
+(readers/served.py). Either way all that makes an answer greedy is said in every request, whatever the server's defaults.
+"""
+
+import re
+from collections.abc import Callable, Sequence
+from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
+from typing import Any, Literal
+
+import msgspec
+from msgspec import UNSET
+
+from offline.canonical import Record
+from offline.errors import ConfigurationError, EngineError
+from readers.engines import ENGINES, OPTIONS, EngineStart, engine_options
+from readers.engines.openai_answers import Answer, Listed, Models, Version, text_output, token_output
+from readers.engines.openai_server import RefusedError, Server, check_url
+from readers.records import Output
+from readers.served import decode_messages
+
+# The key of vLLM's answers that names a token by its id.
+_TOKEN_ID = "token_id:"
+# OpenAI's names for a request that no input could mend: the configuration is wrong, not the question.
+_MISCONFIGURED = ("unknown_parameter", "unsupported_parameter", "unsupported_value", "invalid_type")
+
+
+class OpenAIOptions(Record, frozen=True):
+    """How a server is asked.
+
+    model: the name to ask for; a served model's own, if left out. base_url: unset, the variable OPENAI_BASE_URL, so that a
+    server may move between two attempts. api_key_env: the variable that holds the key; a server on this machine needs none.
+    server: what it understands beyond the common fields: vLLM's sampling parameters, or OpenAI's `max_completion_tokens`.
+    concurrency: requests on their way at once, of one batch. retries: of transport faults alone, with growing pauses.
+    thinking_switch: tell the server's chat template whether to think, as `thinking` says (messages to vLLM only).
+    """
+
+    model: str = ""
+    base_url: str = ""
+    api_key_env: str = "OPENAI_API_KEY"
+    server: Literal["vllm", "openai"] = "vllm"
+    concurrency: int = 8
+    retries: int = 5
+    timeout_seconds: int = 600
+    seed: int = 0
+    thinking_switch: bool = False
+
+    def __post_init__(self) -> None:
+        if self.base_url:
+            check_url(self.base_url)
+        if not re.fullmatch("[A-Z_][A-Z0-9_]*", self.api_key_env):
+            raise ValueError("api_key_env is the name of an environment variable, such as OPENAI_API_KEY, never the key itself")
+        if self.concurrency < 1 or self.timeout_seconds < 1 or self.retries < 0:
+            raise ValueError("concurrency and timeout_seconds must be positive, retries 0 or more")
+        if self.thinking_switch and self.server != "vllm":
+            raise ValueError("thinking_switch needs server: vllm")
+
+
+OPTIONS["openai"] = OpenAIOptions
+
+
+class OpenAIEngine:
+    """Asks one server, several requests at once."""
+
+    # Only there where the server can empty its prefix cache.
+    forget: Callable[[], None]
+
+    def __init__(self, start: EngineStart) -> None:
+        self._settings = start.settings
+        self._reader = start.settings.reader
+        self._options = engine_options(self._reader, OpenAIOptions)
+        served = self._reader.model.served
+        self._takes_ids = served is UNSET
+        self._name = self._options.model or (served if served is not UNSET else "")
+        self._check_options()
+        self._server = Server(
+            base_url=self._options.base_url,
+            api_key_env=self._options.api_key_env,
+            retries=self._options.retries,
+            timeout_seconds=self._options.timeout_seconds,
+        )
+        self._listed = self._find_model()
+        self._check_window(start.longest)
+        vllm = self._options.server == "vllm"
+        version = self._server.offered("/version", Version) if vllm else None
+        self._version = f"vllm {self._server.clean(version.version)}" if version else ""
+        # vLLM in its development mode. A GET of this path changes nothing.
+        if vllm and self._server.takes_only_post("/reset_prefix_cache"):
+            self.forget = lambda: self._server.poke("/reset_prefix_cache")
+
+    def _check_options(self) -> None:
+        name, options = self._reader.name, self._options
+        if self._takes_ids and not options.model:
+            raise ConfigurationError(
+                f"reader {name!r}: options say no `model`; give the name that the server lists the model by"
+            )
+        if not self._takes_ids and self._name != self._reader.model.served:
+            raise ConfigurationError(
+                f"reader {name!r}: options ask for the model {options.model!r}, but `served` names another; leave one out"
+            )
+        if self._takes_ids and options.server != "vllm":
+            raise ConfigurationError(
+                f"reader {name!r}: token ids need server: vllm; a server without its extensions reads messages: "
+                "model: {served: NAME}"
+            )
+        if not self._takes_ids and self._reader.thinking and not options.thinking_switch:
+            raise ConfigurationError(
+                f"reader {name!r}: thinking: true reaches a served model only with options: {{thinking_switch: true}}"
+            )
+
+    def _find_model(self) -> Listed | None:
+        """The model as the server lists it; None if it lists nothing, ConfigurationError if it lists only others."""
+        try:
+            models = self._server.get("/models", Models).data
+        except RefusedError:
+            return None
+        found = next((model for model in models if model.id == self._name), None)
+        if found is None and self._options.server == "vllm":
+            names = ", ".join(self._server.clean(model.id) for model in models[:5])
+            raise ConfigurationError(
+                f"reader {self._reader.name!r}: the server lists no model {self._name!r} but {names or 'none'}; name "
+                "one of those"
+            )
+        return found
+
+    def _check_window(self, longest: int) -> None:
+        window = self._listed.max_model_len if self._listed else None
+        if self._takes_ids and window is not None and longest + self._reader.output_cap > window:
+            raise ConfigurationError(
+                f"reader {self._reader.name!r}: the longest input has {longest} tokens and answers may have "
+                f"{self._reader.output_cap}, but the server's window is {window}, and it would cut answers short; serve the "
+                f"model with a larger --max-model-len, or start another run with input_cap: {window - self._reader.output_cap}"
+            )
+
+    def environment(self) -> dict[str, str]:
+        """Client, server and model as far as they say; no address. Nobody here can hash the weights."""
+        found = self._listed
+        return {
+            "engine": "openai",
+            "openai": self._server.client_version,
+            "input": "token ids" if self._takes_ids else "messages",
+            "model": self._server.clean(self._name),
+            "weights": f"not verified, the server reports {self._server.clean(found.id)}" if found else "not verified",
+            **({"server": self._version} if self._version else {}),
+            **({"max_model_len": str(found.max_model_len)} if found and found.max_model_len is not None else {}),
+        }
+
+    def generate(self, batch: Sequence[Sequence[int]]) -> list[Output]:
+        """One output for each input, in order. The first error that is no answer cancels what has not begun."""
+        pool = ThreadPoolExecutor(max_workers=self._options.concurrency)
+        try:
+            futures = [pool.submit(self._generate, tuple(ids)) for ids in batch]
+            done, _ = wait(futures, return_when=FIRST_EXCEPTION)
+            for future in futures:
+                if future in done and (error := future.exception()) is not None:
+                    raise error
+            return [future.result() for future in futures]
+        finally:
+            pool.shutdown(wait=False, cancel_futures=True)
+
+    def _generate(self, ids: tuple[int, ...]) -> Output:
+        try:
+            answer = self._ask(ids, self._reader.output_cap)
+        except RefusedError as refused:
+            return self._refused(refused)
+        (choice,) = answer.choices
+        output = token_output(choice, ids, self._settings) if self._takes_ids else text_output(choice)
+        reported = {name: self._server.clean(value) for name, value in answer.reported().items()}
+        return msgspec.structs.replace(output, reported=reported)
+
+    def _refused(self, refused: RefusedError) -> Output:
+        """A failed generation, where the input was refused; ConfigurationError where the whole request was."""
+        if refused.status in (400, 413, 422) and refused.code not in _MISCONFIGURED:
+            return Output(ids=(), finish_reason="error", error=f"the server refused the request: {refused}")
+        cure = (
+            "check `base_url`, which mostly ends in /v1, and the model's name" if refused.status == 404 else "check `options`"
+        )
+        raise ConfigurationError(
+            f"reader {self._reader.name!r}: the server refused a request with status {refused.status}: {refused}; {cure}"
+        )
+
+    def _ask(self, ids: tuple[int, ...], cap: int, **more: Any) -> Answer:
+        path = "/completions" if self._takes_ids else "/chat/completions"
+        body = self._common() | (self._token_body(ids, cap) if self._takes_ids else self._chat_body(ids, cap)) | more
+        answer = self._server.post(path, body, Answer)
+        if len(answer.choices) != 1:
+            raise EngineError(f"the server gave {len(answer.choices)} choices where one was asked for")
+        return answer
+
+    def _common(self) -> dict[str, Any]:
+        """Greedy, in the words that all servers know, and vLLM's for what a model's generation_config may hold besides."""
+        plain = {
+            "model": self._name,
+            "n": 1,
+            "temperature": 0,
+            "top_p": 1,
+            "frequency_penalty": 0,
+            "presence_penalty": 0,
+            "seed": self._options.seed,
+        }
+        own = {"top_k": -1, "min_p": 0, "repetition_penalty": 1, "min_tokens": 0}
+        return plain | (own if self._options.server == "vllm" else {})
+
+    def _token_body(self, ids: tuple[int, ...], cap: int) -> dict[str, Any]:
+        return {
+            "prompt": list(ids),
+            "max_tokens": cap,
+            # The frozen stop ids decide, and nothing that the server knows of the model.
+            "stop_token_ids": list(self._settings.stop_ids),
+            "ignore_eos": True,
+            "add_special_tokens": False,
+            "skip_special_tokens": False,
+            "return_token_ids": True,
+        }
+
+    def _chat_body(self, ids: tuple[int, ...], cap: int) -> dict[str, Any]:
+        chat = [{"role": message.role, "content": message.content} for message in decode_messages(ids)]
+        cap_field = "max_tokens" if self._options.server == "vllm" else "max_completion_tokens"
+        switch = {"chat_template_kwargs": {"enable_thinking": self._reader.thinking}}
+        return {"messages": chat, cap_field: cap} | (switch if self._options.thinking_switch else {})
+
+    def logprobs(self, ids: Sequence[int], tokens: Sequence[int]) -> list[float] | None:
+        """Natural logarithms of the probabilities of these tokens after these ids; None if the server does not say."""
+        if not self._takes_ids:
+            return None
+        # The largest 20 are what vLLM gives at most unless told otherwise; older ones ignore logprob_token_ids.
+        more = {"logprobs": 20, "logprob_token_ids": list(tokens), "return_tokens_as_token_ids": True}
+        try:
+            logprobs = self._ask(tuple(ids), 1, **more).choices[0].logprobs
+        except RefusedError:
+            return None
+        found = logprobs.top_logprobs[0] if logprobs and logprobs.top_logprobs else {}
+        values = [found.get(f"{_TOKEN_ID}{token}") for token in tokens]
+        return None if None in values else [value for value in values if value is not None]
+
+
+@ENGINES.register("openai")
+def openai_engine(start: EngineStart) -> OpenAIEngine:
+    """Find the server."""
+    return OpenAIEngine(start)

@@ -1,0 +1,185 @@
+"""A server that speaks OpenAI's HTTP interface, asked with the official client: addresses, the key, and what went wrong.
+
+Every text that comes from outside passes `Server.clean`, so that the key stays out of files, messages and tracebacks.
+"""
+
+import ipaddress
+import json
+import os
+from collections.abc import Mapping
+from typing import Any, TypeVar
+from urllib.parse import urlsplit
+
+import msgspec
+
+from offline.errors import ConfigurationError, EngineError
+
+Kind = TypeVar("Kind")
+
+# Characters that are kept of what a server says about an error.
+_SAID = 500
+
+
+class ShapeError(EngineError):
+    """The server answered, but not with what is documented."""
+
+
+class RefusedError(Exception):
+    """The server answered with a 4xx status that trying again does not change. `code`: its own name for the reason."""
+
+    def __init__(self, status: int, message: str, code: str) -> None:
+        super().__init__(message)
+        self.status = status
+        self.code = code
+
+
+def check_url(url: str) -> None:
+    """ValueError, which never holds the URL, unless it is a plain http address without credentials."""
+    try:
+        parts = urlsplit(url)
+        plain = parts.scheme in ("http", "https") and bool(parts.hostname) and (parts.port is None or parts.port > 0)
+    except ValueError:
+        plain = False
+    if not plain:
+        raise ValueError("the base URL is no http or https address; it looks like http://127.0.0.1:8000/v1")
+    if parts.username is not None or parts.password is not None or parts.query or parts.fragment:
+        raise ValueError(
+            "the base URL carries credentials or a query, which the run would keep; give the key in an environment variable"
+        )
+
+
+def is_loopback(url: str) -> bool:
+    """Whether a URL's host is this machine."""
+    host = urlsplit(url).hostname or ""
+    try:
+        return host == "localhost" or ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def read_key(variable: str, url: str) -> str:
+    """The key in an environment variable, "" for a loopback server that needs none; ConfigurationError otherwise."""
+    key = os.environ.get(variable, "").strip()
+    if not key and not is_loopback(url):
+        raise ConfigurationError(
+            f"the environment variable {variable} holds no key; set it (to any word, if the server wants none), or name "
+            "another one in options: {api_key_env: NAME}"
+        )
+    if not (key.isascii() and key.isprintable()) or " " in key:
+        raise ConfigurationError(f"the key in {variable} holds white space or a character that is no ASCII; set it again")
+    return key
+
+
+class Server:
+    """One server. What it is asked, the client asks again on transport faults alone; paths lie below the base URL."""
+
+    def __init__(self, *, base_url: str, api_key_env: str, retries: int, timeout_seconds: int) -> None:
+        try:
+            import openai
+        except ImportError as error:
+            raise ConfigurationError(
+                f"the openai engine needs {error.name}, which is not installed; run: pip install 'coldread[openai]'"
+            ) from error
+        # What the client itself would take: its variable, else OpenAI's own address.
+        url = base_url or os.environ.get("OPENAI_BASE_URL", "").strip() or "https://api.openai.com/v1"
+        try:
+            check_url(url)
+        except ValueError as error:
+            raise ConfigurationError(f"{'base_url' if base_url else 'OPENAI_BASE_URL'}: {error}") from None
+        self._key = read_key(api_key_env, url)
+        self._variable, self._url, self._retries = api_key_env, url.rstrip("/"), retries
+        self._openai: Any = openai
+        self._client: Any = openai.OpenAI(
+            base_url=url,
+            api_key=self._key or "none",
+            max_retries=retries,
+            timeout=openai.Timeout(timeout_seconds, connect=min(10, timeout_seconds)),
+            # A proxy has no business between a machine and itself.
+            http_client=openai.DefaultHttpxClient(trust_env=False) if is_loopback(url) else None,
+        )
+        self.client_version: str = openai.__version__
+
+    def clean(self, text: str) -> str:
+        """A text from outside without the key, and with a question mark for what UTF-8 cannot hold."""
+        return (text.replace(self._key, "[key]") if self._key else text).encode(errors="replace").decode()
+
+    def post(self, path: str, body: Mapping[str, Any], kind: type[Kind]) -> Kind:
+        """What the server answers to a POST."""
+        return self._read(path, self._call("post", path, body=body), kind)
+
+    def get(self, path: str, kind: type[Kind]) -> Kind:
+        """What the server answers to a GET."""
+        return self._read(path, self._call("get", path), kind)
+
+    def offered(self, path: str, kind: type[Kind]) -> Kind | None:
+        """What the server answers to a GET of a path beside /v1; None if it offers nothing of that kind there."""
+        try:
+            return self.get(self._beside(path), kind)
+        except (RefusedError, ConfigurationError, ShapeError):
+            return None
+
+    def takes_only_post(self, path: str) -> bool:
+        """Whether a path beside /v1 is there, but not for GET."""
+        try:
+            self._call("get", self._beside(path))
+        except RefusedError as refused:
+            return refused.status == 405
+        except ConfigurationError:
+            pass
+        return False
+
+    def poke(self, path: str) -> None:
+        """POST to a path beside /v1, whatever it answers."""
+        self._call("post", self._beside(path))
+
+    def _beside(self, path: str) -> str:
+        return self._url.removesuffix("/v1") + path
+
+    def _read(self, path: str, text: str, kind: type[Kind]) -> Kind:
+        try:
+            return msgspec.convert(json.loads(text), kind)
+        except (ValueError, RecursionError, msgspec.ValidationError) as error:
+            # A decoder's or validator's words name a place in the answer, none of its text.
+            failure = ShapeError(f"{self._url} answered {path} in another shape than documented: {error}")
+        raise failure
+
+    def _call(self, method: str, path: str, **arguments: Any) -> str:
+        openai = self._openai
+        try:
+            text: str = getattr(self._client, method)(path, cast_to=str, **arguments)
+            return text
+        except openai.APIStatusError as error:
+            failure = self._status(error)
+        except openai.APIConnectionError as error:
+            timeout = isinstance(error, openai.APITimeoutError)
+            failure = EngineError(f"{self._url} {'did not answer in time' if timeout else _cause(error)}{self._tried()}")
+        except Exception as error:  # whatever else a client raises may quote what it sent
+            failure = EngineError(f"the client failed: {type(error).__name__}: {self.clean(str(error))[:_SAID]}")
+        # Raised out here, the exception carries no other one whose text or frames a traceback would show.
+        raise failure
+
+    def _tried(self) -> str:
+        return f", {self._retries} retries included" if self._retries else ""
+
+    def _status(self, error: Any) -> Exception:
+        status: int = error.status_code
+        body = error.body if isinstance(error.body, dict) else {}
+        said = body["message"] if isinstance(body.get("message"), str) else str(error.body or "nothing more")
+        said, code = self.clean(said)[:_SAID], str(body.get("code"))
+        if status == 401:
+            return ConfigurationError(f"{self._url} does not accept the key in {self._variable}: {said}; set the right one")
+        if status == 403:
+            return ConfigurationError(f"the key in {self._variable} may not do this at {self._url}: {said}; use another one")
+        if status in (408, 409, 429) or not 400 <= status < 500:
+            return EngineError(f"{self._url} answered with status {status}{self._tried()}: {said}")
+        return RefusedError(status, said, code)
+
+
+def _cause(error: BaseException) -> str:
+    """Why a connection failed, in the operating system's words: those of the HTTP library may quote headers."""
+    at: BaseException | None = error
+    while at is not None:
+        if isinstance(at, OSError) and at.strerror:
+            return f"could not be reached: {at.strerror}"
+        at = at.__cause__ or at.__context__
+    return f"could not be reached or broke off: {type(error.__cause__ or error).__name__}"

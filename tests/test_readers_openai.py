@@ -1,0 +1,201 @@
+"""The OpenAI-compatible engine against a double on this machine: what is sent, and what is kept of an answer."""
+
+from typing import Any
+
+import pytest
+from http_double import Reply, ids, later, said, serve
+from openai_engines import BYTES, KEY, chat_engine, id_engine, question, text
+
+from offline.errors import ConfigurationError, EngineError
+
+
+@pytest.fixture(autouse=True)
+def _environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("OPENAI_BASE_URL", raising=False)
+    monkeypatch.setenv("OPENAI_API_KEY", KEY)
+
+
+def test_a_request_of_token_ids_says_everything_that_makes_it_greedy() -> None:
+    with serve(lambda asked, before: ids([5, 9])) as double:
+        id_engine(double, seed=3).generate([(7, 8)])
+    assert double.asked[0].path == "/v1/completions"
+    assert double.asked[0].body == {
+        **{"model": "m", "prompt": [7, 8], "max_tokens": 4, "n": 1, "seed": 3},
+        **{"temperature": 0, "top_p": 1, "frequency_penalty": 0, "presence_penalty": 0},
+        **{"top_k": -1, "min_p": 0, "repetition_penalty": 1, "min_tokens": 0},
+        **{"stop_token_ids": [1, 9], "ignore_eos": True, "add_special_tokens": False, "skip_special_tokens": False},
+        "return_token_ids": True,
+    }
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        ({}, {"max_tokens": 4, "top_k": -1, "min_p": 0, "repetition_penalty": 1, "min_tokens": 0}),
+        ({"server": "openai"}, {"max_completion_tokens": 4}),
+    ],
+)
+def test_a_request_of_messages_says_it_in_the_words_of_its_server(options: dict[str, Any], expected: dict[str, Any]) -> None:
+    with serve(lambda asked, before: said("a")) as double:
+        chat_engine(double, **options).generate(BYTES[:1])
+    assert double.asked[0].path == "/v1/chat/completions"
+    assert double.asked[0].body == {
+        **{"model": "m", "n": 1, "seed": 0, "temperature": 0, "top_p": 1, "frequency_penalty": 0, "presence_penalty": 0},
+        "messages": [{"role": "system", "content": "s"}, {"role": "user", "content": "q0"}],
+        **expected,
+    }
+
+
+@pytest.mark.parametrize("thinking", [False, True])
+def test_the_thinking_switch_is_sent_where_it_is_asked_for(thinking: bool) -> None:
+    with serve(lambda asked, before: said("a")) as double:
+        chat_engine(double, thinking=thinking, thinking_switch=True).generate(BYTES[:1])
+    assert double.asked[0].body["chat_template_kwargs"] == {"enable_thinking": thinking}
+
+
+def test_thinking_that_could_not_reach_the_server_is_refused() -> None:
+    with serve(lambda asked, before: said("a")) as double, pytest.raises(ConfigurationError, match="thinking_switch"):
+        chat_engine(double, thinking=True)
+
+
+def test_outputs_keep_the_order_of_their_inputs_and_no_more_than_concurrency_are_on_their_way() -> None:
+    with serve(lambda asked, before: later(said(f"a{question(asked)}"), 0.02 * (10 - question(asked)))) as double:
+        outputs = chat_engine(double, concurrency=3).generate(BYTES)
+    assert [text(output) for output in outputs] == [f"a{i}" for i in range(10)]
+    assert double.busiest == 3
+
+
+def test_what_a_response_reports_is_kept_even_where_it_is_not_what_was_asked_for() -> None:
+    with serve(lambda asked, before: said("a", model="m-2026", system_fingerprint="fp_1")) as double:
+        (output,) = chat_engine(double).generate(BYTES[:1])
+    reported = {"model": "m-2026", "system_fingerprint": "fp_1", "prompt_tokens": "7", "completion_tokens": "3"}
+    assert output.reported == reported
+
+
+@pytest.mark.parametrize(
+    ("tokens", "reason"), [([9], "stop"), ([5, 5, 5, 1], "stop"), ([5, 5, 5, 5], "length")], ids=["stop", "at-cap", "length"]
+)
+def test_an_output_of_token_ids_says_stop_only_where_it_ends_in_a_stop_id(tokens: list[int], reason: str) -> None:
+    # The server's own word for it is the opposite.
+    with serve(lambda asked, before: ids(tokens, "stop" if reason == "length" else "length")) as double:
+        (output,) = id_engine(double).generate([(7,)])
+    assert (output.ids, output.finish_reason) == (tuple(tokens), reason)
+
+
+@pytest.mark.parametrize("content", ["", None])
+def test_an_empty_answer_is_an_answer(content: str | None) -> None:
+    with serve(lambda asked, before: said(content)) as double:
+        (output,) = chat_engine(double, retries=3).generate(BYTES[:1])
+    assert (output.ids, output.finish_reason, len(double.asked)) == ((), "stop", 1)
+
+
+def test_a_withheld_answer_is_a_failed_generation_and_not_asked_for_again() -> None:
+    with serve(lambda asked, before: said("part", "content_filter")) as double:
+        (output,) = chat_engine(double, retries=3).generate(BYTES[:1])
+    assert (output.ids, output.finish_reason, len(double.asked)) == ((), "error", 1)
+
+
+BROKEN = [
+    (said("a", choices=[]), "0 choices"),
+    (said("a", choices=said("b").body["choices"] * 2), "2 choices"),
+    (Reply(200, {"model": "m"}), "choices"),
+    (Reply(200, b"<html>hello</html>"), "another shape"),
+    (Reply(200, b""), "another shape"),
+    (said(["parts"]), "another shape"),
+    (said("a", "tool_calls"), "another reason"),
+]
+
+
+@pytest.mark.parametrize(("reply", "message"), BROKEN)
+def test_a_chat_response_that_breaks_the_contract_is_an_engine_error(reply: Reply, message: str) -> None:
+    with serve(lambda asked, before: reply) as double, pytest.raises(EngineError, match=message):
+        chat_engine(double, retries=2).generate(BYTES[:1])
+    assert len(double.asked) == 1
+
+
+@pytest.mark.parametrize(
+    ("reply", "message"),
+    [
+        (ids(None), "no token ids"),
+        (ids([9], prompt_token_ids=[0, 7]), "other input ids"),
+        (ids([5, 5]), "after 2 of 4 tokens"),
+        (ids([]), "after 0 of 4 tokens"),
+    ],
+)
+def test_a_response_without_the_ids_asked_for_is_an_engine_error(reply: Reply, message: str) -> None:
+    with serve(lambda asked, before: reply) as double, pytest.raises(EngineError, match=message):
+        id_engine(double).generate([(7,)])
+
+
+def test_the_environment_tells_client_server_and_model_and_no_place() -> None:
+    pages = {
+        "/v1/models": {"data": [{"id": "m", "root": "/secret/place", "max_model_len": 64}]},
+        "/version": {"version": "0.32.0"},
+    }
+    with serve(lambda asked, before: said("a"), **pages) as double:
+        environment = id_engine(double).environment()
+    assert environment.pop("openai").count(".") == 2
+    assert environment == {
+        **{"engine": "openai", "input": "token ids", "server": "vllm 0.32.0", "model": "m", "max_model_len": "64"},
+        "weights": "not verified, the server reports m",
+    }
+
+
+@pytest.mark.parametrize("page", [Reply(404, {}), Reply(401, {}), Reply(200, b"<html>"), Reply(200, {"v": 1})])
+def test_a_server_without_a_version_leaves_it_out(page: Reply) -> None:
+    with serve(lambda asked, before: said("a"), **{"/version": page}) as double:
+        assert "server" not in chat_engine(double).environment()
+
+
+def test_a_model_that_the_server_does_not_list_is_named_beside_those_it_does() -> None:
+    pages = {"/v1/models": {"data": [{"id": "other"}]}}
+    with serve(lambda asked, before: said("a"), **pages) as double:
+        with pytest.raises(ConfigurationError, match="no model 'm' but other"):
+            chat_engine(double)
+        # An API may know models that it does not list.
+        assert chat_engine(double, server="openai").environment()["weights"] == "not verified"
+
+
+def test_a_window_that_would_cut_answers_short_is_found_before_anything_is_generated() -> None:
+    # The longest input has 10 tokens, and 4 may follow.
+    for window, refused in ((13, True), (14, False)):
+        with serve(
+            lambda asked, before: ids([9]), **{"/v1/models": {"data": [{"id": "m", "max_model_len": window}]}}
+        ) as double:
+            if refused:
+                with pytest.raises(ConfigurationError, match="input_cap: 9"):
+                    id_engine(double)
+            else:
+                id_engine(double)
+
+
+def test_token_ids_need_the_name_of_the_model_and_a_server_that_takes_them() -> None:
+    with serve(lambda asked, before: ids([9])) as double:
+        with pytest.raises(ConfigurationError, match="`model`"):
+            id_engine(double, model="")
+        with pytest.raises(ConfigurationError, match="server: vllm"):
+            id_engine(double, server="openai")
+        with pytest.raises(ConfigurationError, match="leave one out"):
+            chat_engine(double, model="other")
+
+
+def test_logprobs_are_those_of_the_tokens_asked_for() -> None:
+    top = {"top_logprobs": [{"token_id:5": -0.5, "token_id:7": -2.25}]}
+    with serve(lambda asked, before: ids([5], "length", logprobs=top)) as double:
+        engine = id_engine(double)
+        assert engine.logprobs((3,), (7, 5)) == [-2.25, -0.5]
+        assert engine.logprobs((3,), (7, 6)) is None
+    assert (double.asked[0].body["max_tokens"], double.asked[0].body["logprob_token_ids"]) == (1, [7, 5])
+    with serve(lambda asked, before: Reply(400, {"error": {"message": "no logprobs"}})) as double:
+        assert id_engine(double).logprobs((3,), (5,)) is None
+        assert chat_engine(double).logprobs((3,), (5,)) is None
+
+
+def test_the_prefix_cache_is_forgotten_only_where_the_server_offers_it() -> None:
+    with serve(lambda asked, before: Reply(200, {})) as double:
+        assert not hasattr(id_engine(double), "forget")
+    with serve(lambda asked, before: Reply(200, b""), **{"/reset_prefix_cache": Reply(405, {})}) as double:
+        engine = id_engine(double)
+        assert double.asked == []
+        engine.forget()
+    assert [asked.path for asked in double.asked] == ["/reset_prefix_cache"]
