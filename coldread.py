@@ -93,11 +93,14 @@ def run(
     limit: Limit = None,
     until: Annotated[str, typer.Option(help="Last step: load, extract, freeze, read or score.")] = "score",
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Count requests, tokens, bytes and minutes; keep nothing.")
+        bool, typer.Option("--dry-run", help="Count requests, tokens, bytes, downloads and minutes; keep nothing.")
     ] = False,
+    input_rate: Annotated[int, typer.Option(min=0, help="Input tokens a second, for the dry run's minutes.")] = 0,
+    output_rate: Annotated[int, typer.Option(min=0, help="Output tokens a second, likewise.")] = 0,
     as_json: Json = False,
 ) -> None:
     """Do everything: load, extract, freeze, read, score. Steps that are up to date are skipped."""
+    from eval import estimate as estimates
     from eval import run as steps
     from eval import tables
     from eval.score import score_summary
@@ -105,7 +108,7 @@ def run(
     plan = steps.make_plan(experiment, data, limit)
     steps.check_until(until)
     if dry_run:
-        estimate = steps.dry_run(plan, _say)
+        estimate = estimates.dry_run(plan, _say, estimates.Rates(input_rate, output_rate))
         _print(as_json, estimate, lambda console: tables.estimate(console, estimate))
         return
     folder = RunFolder(out or steps.default_out(plan.experiment))

@@ -1,14 +1,10 @@
 """A whole run, step by step: load, extract, freeze, read, score. Each step is skipped when it is up to date."""
 
 import shutil
-import tempfile
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
-
-from msgspec import UNSET
 
 from eval.labels import commitment, labels_step
 from eval.score import score_run
@@ -16,22 +12,18 @@ from extract.frontends import find_frontend
 from extract.steps import extract_step
 from offline.configuration import find_config, load_yaml
 from offline.errors import ColdreadError, ConfigurationError, EngineError, ModelError, StateError
-from offline.experiment import Experiment, ReaderPlan, ResolvedExperiment, resolve
+from offline.experiment import Experiment, ResolvedExperiment, resolve
 from offline.run_folder import RunFolder
-from offline.steps import freeze_step, fresh, load_step, raw_source, read_data, read_evidence, read_packets
+from offline.steps import freeze_step, fresh, load_step, raw_source, read_data
 from offline.views import find_view
 from readers.engines import check_engine
-from readers.pins import check_pin, locate
+from readers.pins import check_pin
 from readers.probe import certificate_line
-from readers.read import Progress, freeze_requests, make_measure, probe_reader, read
+from readers.read import Progress, make_measure, probe_reader, read
 from readers.records import Certificate
 from readers.seal import SEAL, reads_folder
-from readers.tokens import messages
 
 STEPS = ("load", "extract", "freeze", "read", "score")
-
-# Tokens of a usual answer, for the estimate of minutes: the embedded reader gives 22 on the demo.
-_ANSWER_TOKENS = 24
 
 # (step, what happened)
 Say = Callable[[str, str], None]
@@ -188,53 +180,3 @@ def run_all(run: RunFolder, plan: Plan, until: str, say: Say, progress: Callable
             read_all(run, experiment, None, say, progress)
         if last >= 4 and experiment.readers:
             say("score", _done(score_run(run, experiment)))
-
-
-def _estimate(run: RunFolder, experiment: ResolvedExperiment, plan: ReaderPlan) -> dict[str, Any]:
-    """Requests and tokens of one reader: counted with its tokenizer if the model is here, else guessed from characters."""
-    reader = plan.reader
-    scheduled = len(plan.views) * len(read_data(run).questions)
-    try:
-        requests = freeze_requests(run, experiment, plan, locate(reader))
-        counted, distinct = True, len(requests.requests)
-        tokens = sum(request.length for request in requests.requests)
-        if requests.settings.transport is not UNSET:
-            counted, tokens, note = False, tokens // 4, "its tokenizer is the server's: four bytes are taken for a token"
-    except ModelError as error:
-        evidence = read_evidence(run)
-        texts = {question.id: question.text for question in read_data(run).questions}
-        inputs = {
-            (packet.evidence, texts[packet.question])
-            for packets in read_packets(run, plan.views).values()
-            for packet in packets
-        }
-        counted, distinct = False, len(inputs)
-        # Four characters a token: English prose under the usual vocabularies.
-        characters = sum(
-            len(message.content) for e, q in inputs for message in messages(experiment.prompt, evidence[e].text, q)
-        )
-        tokens, note = characters // 4, str(error)
-    minutes = None
-    if reader.input_rate and reader.output_rate:
-        output = distinct * min(_ANSWER_TOKENS, reader.output_cap)
-        minutes = round((tokens / reader.input_rate + output / reader.output_rate) / 60, 1)
-    return {
-        "questions": scheduled,
-        "requests": distinct,
-        "input_tokens": tokens,
-        "tokens_counted": counted,
-        "output_tokens_at_most": distinct * reader.output_cap,
-        "minutes": minutes,
-        **({} if counted else {"note": note}),
-    }
-
-
-def dry_run(plan: Plan, say: Say) -> dict[str, Any]:
-    """What a run would cost: everything but reading is done in a temporary folder and thrown away."""
-    with tempfile.TemporaryDirectory(prefix="coldread-dry-run-") as name:
-        run = RunFolder(Path(name) / "run")
-        run_all(run, plan, "freeze", say, lambda reader: lambda *counts: None)
-        readers = {p.reader.name: _estimate(run, plan.experiment, p) for p in plan.experiment.readers}
-        size = sum(path.stat().st_size for path in run.path.rglob("*") if path.is_file())
-        free = shutil.disk_usage(name).free
-    return {"views": list(plan.experiment.views), "readers": readers, "bytes": size, "disk_free": free}

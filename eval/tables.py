@@ -79,9 +79,11 @@ def coverage(console: Console, result: dict[str, Any]) -> None:
 
 def estimate(console: Console, result: dict[str, Any]) -> None:
     """What a run would cost, reader by reader."""
-    headings = ("questions", "requests", "input tokens", "output tokens <=", "minutes")
+    headings = ("questions", "requests", "input tokens", "output tokens <=", "minutes", "download")
     table = _table("dry run: nothing was read, nothing is kept", ("reader",), headings)
     for name, cost in result["readers"].items():
+        lacking = cost["download"]
+        size = "" if lacking is None else "size unknown" if lacking["bytes"] is None else f"{lacking['bytes'] / 1e9:.2f} GB"
         table.add_row(
             name,
             str(cost["questions"]),
@@ -89,10 +91,13 @@ def estimate(console: Console, result: dict[str, Any]) -> None:
             ("" if cost["tokens_counted"] else "~") + str(cost["input_tokens"]),
             str(cost["output_tokens_at_most"]),
             "unknown rate" if cost["minutes"] is None else f"~{cost['minutes']}",
+            size or "nothing",
         )
     console.print(table)
     console.print(f"{result['bytes'] / 1e6:.1f} MB in the run folder before predictions", highlight=False)
     for name, cost in result["readers"].items():
+        if cost["download"]:
+            console.print(escape(f"{name}: would download {cost['download']['model']}"), highlight=False)
         if "note" in cost:
             console.print(escape(f"{name}: tokens guessed from characters: {cost['note']}"), highlight=False)
 

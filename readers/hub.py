@@ -75,11 +75,11 @@ def card_of(readme: Path) -> dict[str, Any]:
         return {}
 
 
-def download(repository: str, revision: str, patterns: list[str], whose: str = "") -> Path:
-    """The folder of a commit's files whose names match, downloaded if need be. `whose` opens an error's message."""
+def download(repository: str, revision: str, patterns: list[str], whose: str = "", *, fetch: bool = True) -> Path:
+    """The folder of a commit's files whose names match, downloaded if need be and `fetch`. `whose` opens an error's message."""
     hub = _client(f"{whose}a model from the hub")
     try:
-        return Path(hub.snapshot_download(repository, revision=revision, allow_patterns=patterns))
+        return Path(hub.snapshot_download(repository, revision=revision, allow_patterns=patterns, local_files_only=not fetch))
     except Exception as error:  # the hub client raises dozens of classes
         raise ModelError(whose + problem(error, repository, revision)) from error
 

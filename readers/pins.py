@@ -6,6 +6,7 @@ hence from one commit; every file that can change an output is hashed.
 
 import re
 import shlex
+from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
 
@@ -16,7 +17,7 @@ from offline.errors import ConfigurationError, ModelError
 from offline.experiment import Reader
 from offline.run_folder import MANIFEST
 from readers.embedded import embedded_folder
-from readers.hub import download
+from readers.hub import download, download_small, look_up
 from readers.records import Model, ModelFile
 from readers.served import CODEC_FOLDER
 
@@ -57,10 +58,11 @@ def check_pin(reader: Reader) -> None:
         )
 
 
-def locate(reader: Reader) -> Path:
-    """The folder of a pinned model on this machine, downloaded at its commit if need be; ModelError if it is not to be had.
+def locate(reader: Reader, *, fetch: bool = True) -> Path:
+    """The folder of a pinned model on this machine; ModelError if it is not to be had.
 
-    A served model's files are not here: its folder is the one that says what its ids are.
+    A repository is downloaded at its commit if need be, unless `fetch` is False. A served model's files are not here: its
+    folder is the one that says what its ids are.
     """
     check_pin(reader)
     pin = reader.model
@@ -73,7 +75,35 @@ def locate(reader: Reader) -> Path:
         return folder
     if pin.served is not UNSET:
         return CODEC_FOLDER
-    return download(str(pin.repository), str(pin.revision), list(PATTERNS), whose=f"reader {reader.name!r}: ")
+    whose = f"reader {reader.name!r}: "
+    return download(str(pin.repository), str(pin.revision), list(PATTERNS), whose=whose, fetch=fetch)
+
+
+@dataclass(frozen=True)
+class Missing:
+    """What a reader's repository lacks on this machine: bytes to download, None if the hub cannot be asked (`note` says why).
+
+    tokenizer: a folder with the repository's small files, fetched to count tokens.
+    """
+
+    model: str
+    size: int | None
+    tokenizer: Path | None
+    note: str
+
+
+def missing(reader: Reader) -> Missing | None:
+    """What reading would download; None for a model that no hub has. The weights are not fetched."""
+    repository, revision = reader.model.repository, reader.model.revision
+    if repository is None or revision is None:
+        return None
+    name = f"{repository}@{revision}"
+    try:
+        files = [file for file in look_up(repository, revision).files if is_model_file(file.name)]
+        small = [file.name for file in files if not file.name.endswith(WEIGHTS)]
+        return Missing(name, sum(file.size for file in files), download_small(repository, revision, small), "")
+    except (ConfigurationError, ModelError) as error:
+        return Missing(name, None, None, str(error))
 
 
 def is_model_file(name: str) -> bool:

@@ -19,7 +19,7 @@ from offline.steps import fresh, read_data, read_evidence, read_packets
 from readers.engines import EngineStart
 from readers.guard import Forbidden
 from readers.journal import Journal
-from readers.pins import identify, locate
+from readers.pins import fingerprint, identify, locate
 from readers.probe import SAMPLE, certify, is_probed, probe
 from readers.process import Process, answered, forbidden_paths, start_process
 from readers.records import Certificate, JournalEntry, Output, Prediction, Seal, Timings
@@ -53,10 +53,15 @@ class Commitment:
     ledger: int
 
 
-def freeze_requests(run: RunFolder, experiment: ResolvedExperiment, plan: ReaderPlan, model_folder: Path) -> Requests:
-    """Freeze a reader's requests and keep its tokenizer, unless both are up to date; the requests."""
+def freeze_requests(
+    run: RunFolder, experiment: ResolvedExperiment, plan: ReaderPlan, model_folder: Path, *, whole: bool = True
+) -> Requests:
+    """Freeze a reader's requests and keep its tokenizer, unless both are up to date; the requests.
+
+    A folder that is not `whole` lacks its weights: enough to count tokens by, and its fingerprint is not checked.
+    """
     reader = plan.reader
-    model = identify(reader, model_folder)
+    model = identify(reader, model_folder) if whole else fingerprint(model_folder)
     base = f"reads/{reader.name}"
     run.step(f"{base}/tokenizer", {"model": model.fingerprint}, lambda folder: copy_tokenizer(model_folder, folder))
     inputs = {

@@ -1,12 +1,13 @@
 """What selecting, freezing, ranking and reading cost on this machine.
 
-    python scripts/bench.py [select|freeze|bm25|growth|read] [--data PATH] [--json]
+    python scripts/bench.py [select|freeze|bm25|growth|read|prefix] [--data PATH] [--json]
 
     select  one cmc selection (anchors, traversal, positions) against testing every subject of the graph
     freeze  every view over all questions, as a multiple of cmc
     bm25    our BM25 against rank_bm25: time of a query, time of an index, order of the best 100
     growth  draw, load, extract, compile and freeze on synthetic streams of growing size
-    read    the embedded reader, one request at a time against batches of 16, longest first
+    read    the same packets through transformers, one by one and in batches, and through vLLM where it is installed
+    prefix  vLLM on one long history and many questions, without and with its prefix cache
 
 Without a command: select, freeze and bm25. `--data` takes FactConsolidation rows (.json, .jsonl, .parquet); without it a
 synthetic stream of 18,332 statements stands in. Nothing here touches the network.
@@ -32,12 +33,15 @@ import tempfile
 import time
 from collections.abc import Callable, Sequence
 from functools import partial
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated, Any
 
 import msgspec
 import numpy as np
 import typer
+from reading import CPU_OPTIONS, compare, make_packets, reader_of
+from reading import read as read_packets
 
 from eval.run import make_plan
 from extract.frontends import extract
@@ -54,18 +58,19 @@ from offline.retrievers.bm25 import BM25, DECIMALS, TOKENIZERS
 from offline.steps import raw_source
 from offline.views import find_view
 from offline.views.graph import cmc
-from readers.engines import EngineStart, find_engine
-from readers.pins import identify, locate
-from readers.requests import batches_of, make_requests, make_settings
-from readers.tokens import ChatTokenizer
 
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
 DataPath = Annotated[Path | None, typer.Option("--data", help="FactConsolidation rows; else the synthetic stream.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
 Queries = Annotated[int, typer.Option(help="Questions put to rank_bm25, which is slow.", min=1)]
-Packets = Annotated[int, typer.Option(help="Requests to read.", min=2)]
+Packets = Annotated[int, typer.Option(help="Questions whose packets are read.", min=2)]
+ModelFolder = Annotated[Path | None, typer.Option("--model", help="A local model; else the embedded one.")]
+UseVllm = Annotated[bool, typer.Option("--vllm/--no-vllm", help="Also read with vLLM, if it is installed.")]
 Sizes = Annotated[str, typer.Option(help="Statements, smallest first, separated by commas.")]
 
+# Padded input tokens of a batch, which suits short inputs (many at once) and long ones (one by one) on two cores.
+BEST: dict[str, Any] = {"batch_size": 16, "batch_tokens": 2048}
+BEST_BATCH = "16, 2048 tokens at most"
 ROUNDS = 5
 # Statements of FactConsolidation's histories (6k, 64k, 262k), then far beyond them.
 SIZES, STREAM = "455,4580,18332,100000,1000000", 18_332
@@ -256,30 +261,30 @@ def growth(sizes: Sizes = SIZES, as_json: AsJson = False) -> None:
 
 
 @app.command()
-def read(packets: Packets = 24, as_json: AsJson = False) -> None:
-    """The embedded reader on cmc packets: one request at a time against batches of 16, longest first."""
-    bench = Bench(None, questions=packets)
-    experiment, reader = bench.experiment, bench.experiment.readers[0].reader
-    prompt, folder = experiment.prompt, locate(reader)
-    asked = {question.id: question for question in bench.all_questions}
-    frozen = freezing.freeze([bench.history], [*asked.values()], bench.extraction, experiment.settings, prompt, ["cmc"])
-    tokenizer = ChatTokenizer.of(reader, folder)
-    settings = make_settings(reader, identify(reader, folder), tokenizer)
-    evidence = {shown.digest: shown for shown in frozen.evidence}
-    requests = make_requests(settings, tokenizer, prompt, asked, frozen.packets, evidence)
-    ids = [requests.ids[i] for batch in batches_of(requests) for i in batch]
-    engine = find_engine(reader.engine)(EngineStart(settings=settings, model_folder=str(folder), longest=max(map(len, ids))))
-    engine.generate(ids[-1:])
-    rows, answers = [], []
-    for size in (1, 16):
-        batches = [ids[at : at + size] for at in range(0, len(ids), size)]
-        seconds, outputs = timed(lambda batches=batches: [out.ids for batch in batches for out in engine.generate(batch)])
-        tokens = sum(map(len, ids)) + sum(map(len, outputs))
-        rows.append({"batch_size": size, "seconds": seconds, "tokens": tokens, "tokens_per_second": tokens / seconds})
-        answers.append(outputs)
-    different = sum(one != other for one, other in zip(*answers, strict=True))
-    ratio = rows[1]["tokens_per_second"] / rows[0]["tokens_per_second"]
-    show({"reading": rows, "requests": len(ids), "output_differences": different, "ratio": ratio}, as_json)
+def read(
+    data: DataPath = None, packets: Packets = 20, model: ModelFolder = None, vllm: UseVllm = True, as_json: AsJson = False
+) -> None:
+    """The same packets through each engine: transformers one by one and at its best batch, vLLM if it is installed."""
+    shared: dict[str, Any] = {"output_cap": 32, "dtype": "float32"}
+    settings = {
+        "transformers, batch 1": reader_of(model, "transformers", batch_size=1, **shared),
+        f"transformers, batch {BEST_BATCH}": reader_of(model, "transformers", **BEST, **shared),
+    }
+    if vllm and (find_spec("vllm") is not None):
+        settings["vllm"] = reader_of(model, "vllm", batch_size=256, options=CPU_OPTIONS, **shared)
+    chosen = make_packets(data, ["cmc", "stale_closure", "fact_bm25"], packets)
+    show({"reading": compare({name: read_packets(reader, chosen) for name, reader in settings.items()})}, as_json)
+
+
+@app.command()
+def prefix(data: DataPath = None, packets: Packets = 20, model: ModelFolder = None, as_json: AsJson = False) -> None:
+    """vLLM on one raw history and many questions, a long shared beginning: without and with its prefix cache."""
+    chosen = make_packets(data, ["raw_history"], packets)
+    readings = {}
+    for name, caching in (("prefix caching off", False), ("prefix caching on", True)):
+        options = {**CPU_OPTIONS, "enable_prefix_caching": caching}
+        readings[name] = read_packets(reader_of(model, "vllm", batch_size=256, output_cap=32, options=options), chosen)
+    show({"reading": compare(readings)}, as_json)
 
 
 @app.callback(invoke_without_command=True)

@@ -1,0 +1,113 @@
+"""What bench.py and gpu_check.py share: the same packets read by one reader after another, each in a process of its own."""
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from eval.run import make_plan
+from extract.frontends import extract
+from offline.experiment import Pin, Prompt, Reader, SyntheticData
+from offline.freeze import Frozen, freeze
+from offline.loaders import load
+from offline.records import Question
+from offline.steps import raw_source
+from readers.engines import EngineStart
+from readers.guard import Forbidden
+from readers.pins import identify, locate
+from readers.process import start_process
+from readers.requests import Requests, batches_of, make_requests, make_settings
+from readers.tokens import ChatTokenizer
+
+# What a CPU wants of vLLM, measured on two cores (docs/costs.md); a GPU is left to vLLM's own choice.
+CPU_OPTIONS: dict[str, str | int | bool] = {"enforce_eager": True, "max_num_batched_tokens": 512, "cpu_kv_cache_gib": 4}
+
+
+@dataclass(frozen=True)
+class Packets:
+    """Frozen packets of some questions, and the questions."""
+
+    frozen: Frozen
+    prompt: Prompt
+    questions: dict[str, Question]
+
+
+@dataclass(frozen=True)
+class Reading:
+    """What reading took, loading apart. tokens: input and output together. outputs: ids by request, in request order."""
+
+    seconds: float
+    tokens: int
+    outputs: list[tuple[int, ...]]
+    environment: dict[str, str]
+
+    @property
+    def rate(self) -> float:
+        """Tokens a second."""
+        return self.tokens / self.seconds
+
+
+def make_packets(data: Path | None, views: Sequence[str], count: int) -> Packets:
+    """Packets of `count` questions over the smallest history of FactConsolidation, or over a synthetic one of its size."""
+    experiment = make_plan("factconsolidation-6k" if data else "demo", data, None).experiment
+    if data is None:
+        experiment = msgspec.structs.replace(experiment, data=SyntheticData(statements=(455,), questions=count))
+    loaded = load(experiment.data, raw_source(experiment, data), None)
+    asked = list({question.text: question for question in loaded.questions}.values())
+    chosen = [asked[i * len(asked) // count] for i in range(min(count, len(asked)))]
+    extraction = extract(loaded.histories, experiment)
+    frozen = freeze(loaded.histories, chosen, extraction, experiment.settings, experiment.prompt, views)
+    return Packets(frozen, experiment.prompt, {question.id: question for question in chosen})
+
+
+def freeze_for(reader: Reader, packets: Packets) -> tuple[Requests, Path]:
+    """A reader's requests for these packets, and its model's folder."""
+    folder = locate(reader)
+    tokenizer = ChatTokenizer.of(reader, folder)
+    evidence = {shown.digest: shown for shown in packets.frozen.evidence}
+    settings = make_settings(reader, identify(reader, folder), tokenizer)
+    return make_requests(settings, tokenizer, packets.prompt, packets.questions, packets.frozen.packets, evidence), folder
+
+
+def read(reader: Reader, packets: Packets) -> Reading:
+    """Read the packets once, after a batch of two that is not counted."""
+    requests, folder = freeze_for(reader, packets)
+    batches = batches_of(requests)
+    longest = max(request.length for request in requests.requests)
+    made: dict[int, tuple[int, ...]] = {}
+    with start_process(reader) as process:
+        process.start(EngineStart(settings=requests.settings, model_folder=str(folder), longest=longest), Forbidden(folders=()))
+        process.ready()
+        process.generate([requests.ids[i] for i in batches[-1][-2:]])
+        began = time.perf_counter()
+        for batch in batches:
+            outputs = process.generate([requests.ids[i] for i in batch])
+            made.update(zip(batch, (output.ids for output in outputs), strict=True))
+        seconds = time.perf_counter() - began
+        environment = process.environment
+    tokens = sum(requests.requests[i].length for i in made) + sum(map(len, made.values()))
+    return Reading(seconds, tokens, [made.get(i, ()) for i in range(len(requests.requests))], environment)
+
+
+def reader_of(folder: Path | None, engine: str, **changes: Any) -> Reader:
+    """A reader of a local model, the embedded one if no folder is given."""
+    pin = Pin(folder=str(folder)) if folder else Pin(embedded="smollm2-135m-instruct")
+    return Reader(name=f"{folder.name if folder else 'smollm2-135m'}-{engine}", engine=engine, model=pin, **changes)
+
+
+def compare(readings: dict[str, Reading]) -> list[dict[str, Any]]:
+    """A row for each reading; ratios and differing outputs against the first."""
+    first = next(iter(readings.values()))
+    return [
+        {
+            "setting": name,
+            "seconds": reading.seconds,
+            "tokens_per_second": reading.rate,
+            "ratio": reading.rate / first.rate,
+            "output_differences": sum(a != b for a, b in zip(first.outputs, reading.outputs, strict=True)),
+        }
+        for name, reading in readings.items()
+    ]
