@@ -30,7 +30,7 @@ VIEWS = ["cmc", "stale_closure", "fact_bm25"]
 _WORTH_STARTING = 60
 
 
-class OutOfTime(Exception):
+class OutOfTimeError(Exception):
     """The minutes are over."""
 
 
@@ -118,7 +118,7 @@ def main(
     reader: dict[str, Any] = {"dtype": chosen, "batch_size": 256, "options": {} if cuda else CPU_OPTIONS}
 
     def stop(_number: int, _frame: FrameType | None) -> None:
-        raise OutOfTime
+        raise OutOfTimeError
 
     signal.signal(signal.SIGALRM, stop)
     signal.alarm(int(minutes * 60))
@@ -133,7 +133,7 @@ def main(
                 notes.append(f"{model.name}: throughput left out, no time")
                 continue
             row.update(throughput(model, max(4, questions // 4), reader))
-    except OutOfTime:
+    except OutOfTimeError:
         notes.append(f"stopped after {minutes:g} minutes; the rest was left out")
     except ColdreadError as error:
         notes.append(f"failed: {error}")
