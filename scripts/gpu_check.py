@@ -85,8 +85,9 @@ def swap(folder: Path, models: list[Path], questions: int, reader: dict[str, Any
             "device": seal["environments"][0]["device"],
         }
     if len(names) > 1:
-        cell = next(c for c in coldread("compare", str(run), names[0], names[1])["cells"] if c["view"] == "cmc")
-        found[names[1]]["against the first"] = f"cmc: {cell['wins']} / {cell['ties']} / {cell['losses']}, p {cell['p']}"
+        cell = coldread("compare", str(run), names[0], names[1])["views"]["cmc"]["all"]
+        win, tie, loss = cell["win_tie_loss"]
+        found[names[1]]["the first against it, cmc"] = f"{win} win, {tie} tie, {loss} loss, p {cell['mcnemar_p']:.3f}"
     return found
 
 
