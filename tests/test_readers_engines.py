@@ -1,5 +1,6 @@
 """The transformers engine against a naive greedy loop, and what must not reach a greedy reader."""
 
+import math
 from pathlib import Path
 
 import pytest
@@ -51,6 +52,17 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_the_engine_gives_the_naive_greedy_ids_at_any_batch_size(model: Path, size: int) -> None:
     found = [o.ids for at in range(0, 4, size) for o in engine(model).generate(PROMPTS[at : at + size])]
     assert found == [tuple(naive_greedy(model, ids, 20, {1})) for ids in PROMPTS]
+
+
+def test_log_probabilities_are_those_of_the_next_token(model: Path) -> None:
+    from transformers import AutoModelForCausalLM
+
+    with torch.no_grad():
+        loaded = AutoModelForCausalLM.from_pretrained(model, dtype=torch.float32)
+        logits = loaded(torch.tensor([PROMPTS[2]])).logits[0, -1].tolist()
+    total = sum(math.exp(value) for value in logits)
+    found = engine(model).logprobs(PROMPTS[2], range(len(logits)))
+    assert found == pytest.approx([math.log(math.exp(value) / total) for value in logits], abs=1e-4)
 
 
 def test_generation_config_cannot_smuggle_sampling_or_penalties_into_greedy(model: Path, tmp_path: Path) -> None:

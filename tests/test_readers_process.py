@@ -196,6 +196,33 @@ def test_a_vllm_outside_the_known_versions_is_one_clear_error(
     assert installed in message
 
 
+FAKE_VLLM = """
+class LLM:
+    def __init__(self, model, tokenizer):
+        raise AssertionError("an unknown argument comes first")
+"""
+FAKE_PLATFORM = """
+class current_platform:
+    device_type = "cpu"
+    is_cuda = staticmethod(lambda: False)
+"""
+
+
+def test_an_argument_that_a_vllm_no_longer_takes_is_one_error_with_its_version(
+    tiny_model: Path, tmp_path: Path, plugin: Callable[..., Path]
+) -> None:
+    site = plugin(ANSWER)
+    (site / "vllm-0.32.7.dist-info").mkdir()
+    (site / "vllm-0.32.7.dist-info" / "METADATA").write_text("Metadata-Version: 2.1\nName: vllm\nVersion: 0.32.7\n")
+    (site / "vllm").mkdir()
+    (site / "vllm" / "__init__.py").write_text(FAKE_VLLM)
+    (site / "vllm" / "platforms.py").write_text(FAKE_PLATFORM)
+    run = frozen_run(tmp_path, tiny_model, readers=their_reader(tiny_model, tmp_path, engine="vllm", options={}))
+    message = coldread("read", str(run), code=8).stderr
+    assert "vLLM 0.32.7 does not take the arguments" in message
+    assert "Traceback" not in message
+
+
 @pytest.mark.parametrize(
     ("engine", "options", "words"),
     [

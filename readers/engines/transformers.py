@@ -100,6 +100,13 @@ class TransformersEngine:
             )
         return [self._output(row) for row in generated[:, longest:].tolist()]
 
+    def logprobs(self, ids: Sequence[int], tokens: Sequence[int]) -> list[float]:
+        """Log probabilities of these tokens after these ids."""
+        torch = self._torch
+        with torch.inference_mode():
+            logits = self._model(input_ids=torch.tensor([list(ids)], device=self._device)).logits[0, -1]
+            return [float(value) for value in torch.log_softmax(logits.float(), dim=-1)[list(tokens)]]
+
     def _output(self, ids: list[int]) -> Output:
         for index, token in enumerate(ids):
             if token in self._settings.stop_ids:
