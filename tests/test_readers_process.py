@@ -1,6 +1,7 @@
 """Reader processes: time limits, nothing left behind, one reader's end is not another's, and batches shared by several."""
 
 import json
+import os
 import subprocess
 import tempfile
 import time
@@ -119,6 +120,16 @@ def test_a_reader_that_fails_does_not_keep_the_others_from_reading(
     (tmp_path / "no model").symlink_to(tiny_model)
     coldread("read", str(run))
     assert {path.parent.name for path in run.glob("reads/*/seal.json")} == {"first", "second", "absent", "last"}
+
+
+def test_every_reader_has_a_process_of_its_own(tiny_model: Path, tmp_path: Path, plugin: Callable[..., Path]) -> None:
+    note = "with open(self.options['target'], 'a') as out:\n    print(os.getpid(), file=out)"
+    plugin(f"{note}\n{ANSWER}")
+    readers = [r for name in ("one", "two") for r in their_reader(tiny_model, tmp_path / "pids", name=name)]
+    coldread("read", str(frozen_run(tmp_path, tiny_model, readers=readers)))
+    pids = (tmp_path / "pids").read_text().split()
+    assert len(set(pids)) == 2
+    assert str(os.getpid()) not in pids
 
 
 def test_batches_shared_by_two_processes_give_the_bytes_of_one(tiny_model: Path, tmp_path: Path) -> None:
