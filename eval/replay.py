@@ -32,11 +32,11 @@ from offline.records import Packet
 from offline.run_folder import RunFolder, read_manifest
 from offline.steps import freeze_run, fresh, packet_files, read_data, read_evidence, read_packets
 from readers.pins import identify, tokenizer_files
-from readers.probe import certificate_line, certify
+from readers.probe import certificate_line, certify, foreign_probe
 from readers.read import make_measure
 from readers.records import Settings
 from readers.requests import make_requests, make_settings, read_requests
-from readers.seal import SEAL, count, read_predictions, read_probes, read_seal, reads_folder
+from readers.seal import PROBES, SEAL, count, read_predictions, read_probes, read_seal, reads_folder
 from readers.served import Tokenizer
 from readers.tokens import ChatTokenizer, tokenizer_at
 
@@ -156,7 +156,9 @@ def _replay_seal(run: RunFolder, name: str, report: Report) -> None:
     counted = count(read_requests(path.parent / "requests"), predictions)
     if seal.counts != counted:
         raise SealLinkError(f"{path}: it states {seal.counts}; what it covers gives {counted}")
-    certificate = certify(probes, predictions, seal.environments) if probes else UNSET
+    if untrue := foreign_probe(probes, predictions):
+        raise SealLinkError(f"{path.with_name(PROBES)}, {untrue}")
+    certificate = certify(probes, seal.environments) if probes else UNSET
     if seal.certificate != certificate:
         raise SealLinkError(f"{path}: it states {seal.certificate}; the probes beside it give {certificate}")
     report("seal", f"{name}: {counted.scheduled} questions, {counted.failed} failed; {certificate_line(certificate)}")

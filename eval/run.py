@@ -106,7 +106,7 @@ def read_all(
         before = (reads_folder(run, plan.reader.name) / SEAL).is_file()
         try:
             seal = read(run, experiment, plan, commitment(run), progress(plan.reader.name))
-        except (EngineError, ModelError, ConfigurationError) as error:
+        except (EngineError, ModelError, ConfigurationError, StateError) as error:
             # One reader's engine or model is no reason to keep the others from reading.
             failed.append(error)
             if len(plans) > 1:

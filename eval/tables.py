@@ -199,11 +199,11 @@ def certificate(console: Console, result: dict[str, Any]) -> None:
     found = result["certificate"]
     for name, value in result["environment"].items():
         console.print(f"{name}: {value}", style="dim", markup=False, highlight=False)
-    table = Table(title=f"{result['reader']}: outputs that are the same as when read alone, of {found['sample']}")
+    table = Table(title=f"{result['reader']}: outputs that are the same as when read alone")
     for column in ("condition", "same", "what it means"):
         table.add_column(column)
     for condition, same in found["matched"].items():
-        table.add_row(condition, str(same), _CONDITIONS[condition])
+        table.add_row(condition, f"{same} of {found['probed'][condition]}", _CONDITIONS[condition])
     console.print(table)
     first = found["first"]
     if first:

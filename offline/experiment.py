@@ -248,6 +248,13 @@ def _plan(use: ReaderUse, experiment: Experiment, where: str) -> ReaderPlan:
         reader.date is UNSET or _is_day(reader.date),
         f"{where}: reader {reader.name!r}: date {reader.date!r} is no day of the calendar written YYYY-MM-DD",
     )
+    for name in ("batch_tokens", "data_parallel", "start_seconds", "batch_seconds"):
+        value = getattr(reader, name)
+        _check(value is UNSET or value > 0, f"{where}: reader {reader.name!r}: {name} must be positive")
+    _check(
+        reader.probe is UNSET or reader.probe == 0 or reader.probe >= 2,
+        f"{where}: reader {reader.name!r}: probe must be 0 or at least 2: one request has no company",
+    )
     _check(_is_file_name(reader.name), f"{where}: reader name {reader.name!r} must be letters, digits, '.', '_' and '-'")
     _check(len(set(views)) == len(views), f"{where}: reader {reader.name!r} names a view twice")
     for view in views:

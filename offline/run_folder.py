@@ -239,10 +239,13 @@ class RunFolder:
         if folder.exists():
             if verify_folder(folder, beside=keep).inputs == dict(inputs):
                 return False
-            if not downstream and (sealed := self.sealed_readers()):
+            # A reader's own folder is frozen by its own seal, everything upstream by any.
+            parts = Path(step).parts
+            frozen_by = [name for name in self.sealed_readers() if parts[0] != "reads" or name == parts[1]]
+            if frozen_by and not downstream:
                 raise StateError(
-                    f"{folder}: the inputs of {step!r} changed, but {', '.join(sealed)} is sealed; a sealed run is never "
-                    "changed: choose another --out"
+                    f"{folder}: the inputs of {step!r} changed, but {', '.join(frozen_by)} is sealed; a sealed run is "
+                    "never changed: choose another --out"
                 )
         try:
             with storage(folder):

@@ -79,6 +79,19 @@ def locate(reader: Reader, *, fetch: bool = True) -> Path:
     return download(str(pin.repository), str(pin.revision), list(PATTERNS), whose=whose, fetch=fetch)
 
 
+def tokenizer_of(reader: Reader) -> Path:
+    """A folder with a reader's tokenizer, for counting; of a repository that is not here the small files alone are fetched."""
+    try:
+        return locate(reader, fetch=False)
+    except ModelError:
+        lacking = missing(reader)
+        if lacking is None:
+            raise
+        if lacking.tokenizer is None:
+            raise ModelError(f"reader {reader.name!r}: {lacking.note}") from None
+        return lacking.tokenizer
+
+
 @dataclass(frozen=True)
 class Missing:
     """What a reader's repository lacks on this machine: bytes to download, None if the hub cannot be asked (`note` says why).

@@ -1,8 +1,8 @@
 """The determinism certificate: do this engine's greedy outputs depend on what shares a batch, on order, on a warm cache?
 
 A sample of the frozen requests is read alone (the reference), in batches, in shuffled batches and, where the engine keeps a
-prefix cache, once more while it is warm. After the run the sealed outputs of the sample are compared as well. Every sequence
-is kept (probes.jsonl), so the counts in a seal can be counted again.
+prefix cache, once more while it is warm. After the run the outputs that are sealed of the sample are compared as well. Every
+sequence is kept (probes.jsonl), so the counts in a seal can be counted again.
 """
 
 import random
@@ -29,30 +29,44 @@ def sample(requests: Requests, size: int) -> list[int]:
     return [wanted[round(place * (len(wanted) - 1) / max(1, size - 1))] for place in range(size)]
 
 
-def is_probed(path: Path, requests: Requests) -> bool:
-    """Whether the probes of these requests are there: kept by an earlier, interrupted read of the same requests."""
+def kept_probes(path: Path, requests: Requests) -> list[Probe]:
+    """The probes that an earlier, interrupted read of the same requests kept; none of other requests."""
     known = {request.digest for request in requests.requests}
-    return path.is_file() and {probe.request for probe in read_lines(path, Probe)} <= known
+    probes = list(read_lines(path, Probe)) if path.is_file() else []
+    return probes if {probe.request for probe in probes} <= known else []
 
 
 def probe(process: Process, requests: Requests, size: int) -> list[Probe]:
-    """Read a sample under every condition; one probe for each condition and request."""
+    """Read a sample under every condition that this reader can meet; one probe for each condition and request.
+
+    A request that its batch would hold alone has no company, so it is no probe of `batch` or `shuffled`.
+    """
     chosen = sample(requests, size)
-    ids = requests.ids
-    alone = {i: process.generate([ids[i]])[0] for i in chosen}
-    shuffled = random.Random(_SEED).sample(chosen, len(chosen))
-    found: dict[Condition, dict[int, Output]] = {"alone": alone}
+    alone = {i: process.generate([requests.ids[i]])[0] for i in chosen}
     together = batches_of(requests, chosen)
-    if any(len(batch) > 1 for batch in together):
-        found["batch"] = _read(process, requests, together, warm=False)
-    found["shuffled"] = _read(process, requests, batches_of(requests, shuffled, longest_first=False), warm=False)
+    shuffled = batches_of(requests, random.Random(_SEED).sample(chosen, len(chosen)), longest_first=False)
+    found: list[tuple[Condition, dict[int, Output]]] = [
+        ("alone", alone),
+        ("batch", _read(process, requests, [batch for batch in together if len(batch) > 1], warm=False)),
+        ("shuffled", _read(process, requests, [batch for batch in shuffled if len(batch) > 1], warm=False)),
+    ]
     if process.forgets:
         # Twice the same batches: the first leaves the cache full of just these inputs.
         _read(process, requests, together, warm=False)
-        found["warm"] = _read(process, requests, together, warm=True)
+        found.append(("warm", _read(process, requests, together, warm=True)))
     return [
-        _compare(process, requests, condition, i, alone[i], outputs[i]) for condition, outputs in found.items() for i in chosen
+        _compare(process, requests, condition, i, alone[i].ids, outputs[i])
+        for condition, outputs in found
+        for i in chosen
+        if i in outputs
     ]
+
+
+def probe_run(process: Process, requests: Requests, probes: Sequence[Probe], outputs: Mapping[int, Output]) -> list[Probe]:
+    """The sample's outputs in the run itself, by request index, as one more condition."""
+    alone = {p.request: p.output_ids for p in probes if p.condition == "alone"}
+    index = {request.digest: i for i, request in enumerate(requests.requests)}
+    return [_compare(process, requests, "run", index[name], ids, outputs[index[name]]) for name, ids in alone.items()]
 
 
 def _read(process: Process, requests: Requests, batches: Sequence[Sequence[int]], *, warm: bool) -> dict[int, Output]:
@@ -72,12 +86,13 @@ def first_difference(one: Sequence[int], other: Sequence[int]) -> int:
     return -1 if len(one) == len(other) else min(len(one), len(other))
 
 
-def _compare(process: Process, requests: Requests, condition: Condition, index: int, alone: Output, output: Output) -> Probe:
-    token = first_difference(alone.ids, output.ids)
+def _compare(
+    process: Process, requests: Requests, condition: Condition, index: int, alone: Sequence[int], output: Output
+) -> Probe:
+    token = first_difference(alone, output.ids)
     margin = None
-    if -1 < token < min(len(alone.ids), len(output.ids)):
-        rivals = (alone.ids[token], output.ids[token])
-        found = process.logprobs([*requests.ids[index], *alone.ids[:token]], rivals)
+    if -1 < token < min(len(alone), len(output.ids)):
+        found = process.logprobs([*requests.ids[index], *alone[:token]], (alone[token], output.ids[token]))
         margin = None if found is None else f"{abs(found[0] - found[1]):.6f}"
     return Probe(
         request=requests.requests[index].digest,
@@ -90,39 +105,51 @@ def _compare(process: Process, requests: Requests, condition: Condition, index: 
     )
 
 
-def certify(
-    probes: Sequence[Probe], predictions: Sequence[Prediction], environments: Sequence[Mapping[str, str]]
-) -> Certificate:
-    """Count the probes; the predictions of the sample, where there are some, count as the condition `run`."""
-    alone = {p.request: p for p in probes if p.condition == "alone"}
+def certify(probes: Sequence[Probe], environments: Sequence[Mapping[str, str]]) -> Certificate:
+    """Count the probes: every one again against what its request gave alone, whatever it says of itself."""
+    alone = {p.request: p.output_ids for p in probes if p.condition == "alone"}
+    probed: dict[str, int] = {}
     matched: dict[str, int] = {}
     divergences = []
     for p in probes:
         if p.condition != "alone":
-            matched[p.condition] = matched.get(p.condition, 0) + (p.token == -1)
-            divergences += [] if p.token == -1 else [Divergence(p.condition, p.request, p.token, p.margin)]
-    for prediction in predictions:
-        if prediction.request in alone:
-            token = first_difference(alone[prediction.request].output_ids, prediction.output_ids)
-            matched["run"] = matched.get("run", 0) + (token == -1)
-            divergences += [] if token == -1 else [Divergence("run", prediction.request, token, None)]
+            token = first_difference(alone[p.request], p.output_ids)
+            probed[p.condition] = probed.get(p.condition, 0) + 1
+            matched[p.condition] = matched.get(p.condition, 0) + (token == -1)
+            divergences += [] if token == -1 else [Divergence(p.condition, p.request, token, p.margin)]
     invariance = {environment.get("batch_invariance", "not offered by this engine") for environment in environments}
     return Certificate(
         sample=len(alone),
+        probed=probed,
         matched=matched,
-        first=min(divergences, key=lambda d: (d.token, d.request, d.condition), default=None),
+        first=min(divergences, key=lambda d: (d.token, d.margin is None, d.request, d.condition), default=None),
         batch_invariance=", ".join(sorted(invariance)),
         environment=probes[0].environment,
         probes=digest_of(list(probes)),
     )
 
 
+def foreign_probe(probes: Sequence[Probe], predictions: Sequence[Prediction]) -> str | None:
+    """What a reader's probes say that its predictions and they themselves do not bear out; None if nothing."""
+    sealed = {prediction.request: prediction.output_ids for prediction in predictions}
+    alone = {p.request: p.output_ids for p in probes if p.condition == "alone"}
+    for number, p in enumerate(probes, 1):
+        if p.request not in sealed or p.request not in alone:
+            return f"line {number}: no request of this reader's sample"
+        if p.token != first_difference(alone[p.request], p.output_ids):
+            return f"line {number}: token {p.token} is not where its output leaves the one read alone"
+        if p.condition == "run" and p.output_ids != sealed[p.request]:
+            return f"line {number}: its output is not the sealed one"
+    return None
+
+
 def certificate_line(certificate: Certificate | UnsetType) -> str:
     """A certificate in one line."""
     if certificate is UNSET:
         return "determinism not probed"
-    counts = ", ".join(f"{count} {condition}" for condition, count in certificate.matched.items())
-    line = f"of {certificate.sample} probed alone, the same: {counts}; batch invariance {certificate.batch_invariance}"
+    found = certificate.matched.items()
+    counts = ", ".join(f"{condition} {same} of {certificate.probed[condition]}" for condition, same in found)
+    line = f"the same as alone: {counts or 'nothing to compare'}; batch invariance {certificate.batch_invariance}"
     if certificate.first:
         first = certificate.first
         line += f"; first divergence ({first.condition}) at output token {first.token}, margin {first.margin or 'not known'}"

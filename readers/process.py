@@ -133,7 +133,10 @@ class Process:
         )
 
     def _ended(self) -> EngineError:
-        code = self._process.wait()
+        try:
+            code = self._process.wait(timeout=60)
+        except subprocess.TimeoutExpired:  # its pipe is closed, but it does not end
+            return self._overdue()
         ended = f"was killed by signal {-code}" if code < 0 else f"ended with exit code {code}"
         if code == -signal.SIGKILL:
             ended += " (by hand, or because memory ran out)"

@@ -19,8 +19,8 @@ from offline.steps import fresh, read_data, read_evidence, read_packets
 from readers.engines import EngineStart
 from readers.guard import Forbidden
 from readers.journal import Journal
-from readers.pins import fingerprint, identify, locate
-from readers.probe import SAMPLE, certify, is_probed, probe
+from readers.pins import fingerprint, identify, locate, tokenizer_of
+from readers.probe import SAMPLE, certify, kept_probes, probe, probe_run
 from readers.process import Process, answered, forbidden_paths, start_process
 from readers.records import Certificate, JournalEntry, Output, Prediction, Seal, Timings
 from readers.requests import Requests, batches_of, make_requests, make_settings, read_requests, write_requests
@@ -101,7 +101,7 @@ def make_measure(run: RunFolder, experiment: ResolvedExperiment, tokenizers: Pat
         raise ConfigurationError("length_unit: tokens needs a reader, whose tokenizer counts; name one or use characters")
     reader = experiment.readers[0].reader
     kept = reads_folder(run, reader.name) / "tokenizer"
-    folder = tokenizer_at(reader.name, tokenizers) or (kept if reader.name in run.sealed_readers() else locate(reader))
+    folder = tokenizer_at(reader.name, tokenizers) or (kept if reader.name in run.sealed_readers() else tokenizer_of(reader))
     count = lru_cache(maxsize=None)(ChatTokenizer.of(reader, folder).count)
     return count, f"tokens of {tokenizer_digest(folder)}"
 
@@ -123,6 +123,11 @@ class Engines:
                 process.start(self.start, self.forbidden)
             for process in processes:
                 process.ready()
+            if any(process.environment != processes[0].environment for process in processes):
+                raise EngineError(
+                    f"reader {reader.name!r}: its {count} processes do not run on the same kind of device, or not in the same "
+                    "environment, and would give outputs that depend on who reads what; lower data_parallel"
+                )
             yield processes
 
 
@@ -136,7 +141,7 @@ def engines_for(run: RunFolder, experiment: ResolvedExperiment, requests: Reques
 def generate(
     requests: Requests, journal: Journal, engines: Engines, probes: Path, progress: Progress
 ) -> dict[str, JournalEntry]:
-    """Generate every batch that the journal lacks, after the probes; all entries by batch digest."""
+    """Generate every batch that the journal lacks, between the probes before and after; all entries by batch digest."""
     reader = requests.settings.reader
     batches = batches_of(requests)
     names = [digest_of([requests.requests[i].digest for i in batch]) for batch in batches]
@@ -144,17 +149,31 @@ def generate(
     total = sum(map(len, batches))
     done = total - sum(len(batch) for _, batch in todo)
     progress(len(batches) - len(todo), len(batches), done, total)
-    if todo:
-        with engines.run(min(reader.data_parallel or 1, len(todo))) as processes:
-            size = SAMPLE if reader.probe is msgspec.UNSET else reader.probe
-            if size and not is_probed(probes, requests):
-                write_lines(probes, probe(processes[0], requests, size))
+    size = SAMPLE if reader.probe is msgspec.UNSET else reader.probe
+    kept = kept_probes(probes, requests)
+    unfinished = bool(size and batches) and not any(probe.condition == "run" for probe in kept)
+    if todo or unfinished:
+        with engines.run(max(1, min(reader.data_parallel or 1, len(todo)))) as processes:
+            if unfinished and not kept:
+                kept = probe(processes[0], requests, size)
+                write_lines(probes, kept)
             finished = len(batches) - len(todo)
             for entry, batch in _work(processes, requests, todo):
                 journal.append(entry)
                 done, finished = done + len(batch), finished + 1
                 progress(finished, len(batches), done, total)
+            if unfinished:
+                made = _outputs(batches, [journal.entries[name] for name in names])
+                write_lines(probes, [*kept, *probe_run(processes[0], requests, kept, made)])
     return {name: journal.entries[name] for name in names}
+
+
+def _outputs(batches: Sequence[Sequence[int]], entries: Iterable[JournalEntry]) -> dict[int, Output]:
+    """Outputs by request index."""
+    outputs: dict[int, Output] = {}
+    for batch, entry in zip(batches, entries, strict=True):
+        outputs.update(zip(batch, entry.outputs, strict=True))
+    return outputs
 
 
 def _work(
@@ -183,9 +202,7 @@ def _work(
 
 def make_predictions(requests: Requests, entries: Mapping[str, JournalEntry], tokenizer: Tokenizer) -> list[Prediction]:
     """One prediction for each distinct request, in request order; what was not generated is a failure, never a gap."""
-    outputs: dict[int, Output] = {}
-    for batch, entry in zip(batches_of(requests), entries.values(), strict=True):
-        outputs.update(zip(batch, entry.outputs, strict=True))
+    outputs = _outputs(batches_of(requests), entries.values())
     too_long = Output(ids=(), finish_reason="error", error="the input exceeds the cap even without evidence")
     predictions = []
     for index, request in enumerate(requests.requests):
@@ -244,7 +261,7 @@ def read(run: RunFolder, experiment: ResolvedExperiment, plan: ReaderPlan, commi
         counts=count(requests, predictions),
         labels=commitment.labels,
         ledger=commitment.ledger,
-        certificate=certify(probes, predictions, environments) if probes else msgspec.UNSET,
+        certificate=certify(probes, environments) if probes else msgspec.UNSET,
     )
     write_record(folder / SEAL, close(seal))
     return _finish(run, plan.reader.name)
@@ -259,11 +276,16 @@ def probe_reader(
     """
     model_folder = locate(plan.reader)
     requests = freeze_requests(run, experiment, plan, model_folder)
-    sealed = plan.reader.name in run.sealed_readers()
     with engines_for(run, experiment, requests, model_folder).run() as (process,):
         probes = probe(process, requests, size)
-        predictions = read_predictions(run, plan.reader.name) if sealed else ()
-        return certify(probes, predictions, [process.environment]), process.environment
+        if plan.reader.name in run.sealed_readers():
+            sealed = {p.request: p for p in read_predictions(run, plan.reader.name)}
+            outputs = {
+                i: Output(ids=sealed[request.digest].output_ids, finish_reason=sealed[request.digest].finish_reason)
+                for i, request in enumerate(requests.requests)
+            }
+            probes += probe_run(process, requests, probes, outputs)
+        return certify(probes, [process.environment]), process.environment
 
 
 def _distinct(environments: Iterable[dict[str, str]]) -> tuple[dict[str, str], ...]:

@@ -146,13 +146,14 @@ class Divergence(Record, frozen=True):
 
 
 class Certificate(Record, frozen=True):
-    """How many of `sample` requests gave the same ids as alone, by condition; `run` compares the sealed predictions.
+    """How many of `probed` requests (of a sample) gave the same ids as alone, by condition; `run` compares the sealed ones.
 
     first: the divergence with the smallest token index. environment: digest of the one that was probed, which a resumed
     read may have left. probes: digest of all probes.
     """
 
     sample: int
+    probed: dict[str, int]
     matched: dict[str, int]
     first: Divergence | None
     batch_invariance: str

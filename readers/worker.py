@@ -127,11 +127,13 @@ def _die_with_parent() -> None:
 
 
 def main() -> None:
-    """Keep the pipe to ourselves: standard output of everything else becomes standard error."""
+    """Keep the pipes to ourselves: for all else in this process and below it, input is empty and output goes to errors."""
     _die_with_parent()
-    sink = os.fdopen(os.dup(1), "wb")
+    source, sink = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
+    nothing = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(nothing, 0)
     os.dup2(2, 1)
-    serve(sys.stdin.buffer, sink)
+    serve(source, sink)
 
 
 if __name__ == "__main__":

@@ -2,9 +2,9 @@
 
     python scripts/gpu_check.py MODEL_FOLDER [MODEL_FOLDER ...] [--questions 20] [--minutes 8] [--dtype bfloat16]
 
-Each local model reads the same synthetic packets through vLLM in a real run, which is sealed, scored and replayed; then a part
-of the packets is read by transformers one at a time and by vLLM, for the ratio. What does not fit into the minutes is left
-out and said to be. One table at the end, and exit code 1 if anything that ran has failed.
+Each local model reads the same synthetic packets through vLLM in a real run, which is sealed, scored and replayed; then other
+packets are read by transformers one at a time and by vLLM, for the ratio. A ratio that does not fit into the minutes is left
+out and said to be. One table at the end, and exit code 1 if anything has failed or a model was not read in time.
 """
 
 import json
@@ -13,6 +13,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Iterable
 from pathlib import Path
 from types import FrameType
 from typing import Annotated, Any
@@ -45,18 +46,22 @@ def coldread(*arguments: str) -> dict[str, Any]:
     command = [sys.executable, "-P", "-m", "coldread", *arguments, "--json"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         try:
-            result: dict[str, Any] = json.loads(process.communicate()[0] or "{}")
+            text = process.communicate()[0]
         except BaseException:
             process.send_signal(signal.SIGINT)
             raise
-    if process.returncode:
-        raise ColdreadError(str(result.get("error", f"coldread {arguments[0]} ended with {process.returncode}")))
+    try:
+        result: dict[str, Any] = json.loads(text)
+    except ValueError:
+        result = {"error": f"coldread {arguments[0]} ended with exit code {process.returncode}"}
+    if "error" in result:
+        raise ColdreadError(str(result["error"]))
     return result
 
 
-def swap(folder: Path, models: list[Path], questions: int, reader: dict[str, Any]) -> dict[str, dict[str, Any]]:
-    """A real run of all models over the same packets, replayed; certificate and accuracies by model."""
-    names = [f"{number}-{model.name}" for number, model in enumerate(models, 1)]
+def start_swap(folder: Path, models: list[Path], questions: int, reader: dict[str, Any]) -> tuple[Path, dict[str, Path]]:
+    """The experiment of all models over the same packets; its file, and the models by reader name."""
+    named = {f"{number}-{model.name}": model for number, model in enumerate(models, 1)}
     experiment = {
         "name": "gpu-check",
         "data": {"kind": "synthetic", "seed": 7, "statements": [455], "questions": questions},
@@ -64,31 +69,41 @@ def swap(folder: Path, models: list[Path], questions: int, reader: dict[str, Any
         "views": VIEWS,
         "readers": [
             {"use": {"name": name, "engine": "vllm", "model": {"folder": str(model)}, "output_cap": 32, **reader}}
-            for name, model in zip(names, models, strict=True)
+            for name, model in named.items()
         ],
     }
     path = folder / "experiment.yaml"
     path.write_text(yaml.safe_dump(experiment))
-    run = folder / "run"
-    cells = coldread("run", str(path), "--out", str(run))["cells"]
-    coldread("replay", str(run))
+    return path, named
+
+
+def certificates(run: Path, names: Iterable[str]) -> dict[str, dict[str, Any]]:
+    """What the seals say, of every reader that got so far."""
     found: dict[str, dict[str, Any]] = {}
     for name in names:
-        seal = json.loads((run / "reads" / name / "seal.json").read_text())
-        right = {view: sum(c["correct"]["subem"] for c in cells if (c["reader"], c["view"]) == (name, view)) for view in VIEWS}
-        certificate = seal["certificate"]
-        found[name] = {
-            "certificate": ", ".join(f"{same} {what}" for what, same in certificate["matched"].items()),
-            "of": certificate["sample"],
-            "invariance": certificate["batch_invariance"],
-            "right": ", ".join(f"{count} {view}" for view, count in right.items()),
-            "device": seal["environments"][0]["device"],
-        }
-    if len(names) > 1:
-        cell = coldread("compare", str(run), names[0], names[1])["views"]["cmc"]["all"]
-        win, tie, loss = cell["win_tie_loss"]
-        found[names[1]]["the first against it, cmc"] = f"{win} win, {tie} tie, {loss} loss, p {cell['mcnemar_p']:.3f}"
+        path = run / "reads" / name / "seal.json"
+        if path.is_file():
+            seal = json.loads(path.read_text())
+            certificate, same = seal["certificate"], seal["certificate"]["matched"].items()
+            found[name] = {
+                "device": seal["environments"][0]["device"],
+                "same as alone": ", ".join(f"{what} {count} of {certificate['probed'][what]}" for what, count in same),
+                "batch invariance": certificate["batch_invariance"],
+            }
     return found
+
+
+def accuracies(run: Path, names: list[str], rows: dict[str, dict[str, Any]]) -> None:
+    """Score, replay and compare a run whose readers are all sealed."""
+    cells = coldread("score", str(run))["cells"]
+    coldread("replay", str(run))
+    for name in names:
+        right = {v: sum(c["correct"]["subem"] for c in cells if (c["reader"], c["view"]) == (name, v)) for v in VIEWS}
+        rows[name]["right"] = ", ".join(f"{view} {count}" for view, count in right.items())
+    for name in names[1:]:
+        cell = coldread("compare", str(run), names[0], name)["views"]["cmc"]["all"]
+        win, tie, loss = cell["win_tie_loss"]
+        rows[name]["the first against it, cmc"] = f"{win} win, {tie} tie, {loss} loss, p {cell['mcnemar_p']:.3f}"
 
 
 def throughput(model: Path, questions: int, reader: dict[str, Any]) -> dict[str, str]:
@@ -125,22 +140,31 @@ def main(
     signal.alarm(int(minutes * 60))
     rows: dict[str, dict[str, Any]] = {}
     notes: list[str] = []
-    failed = False
-    try:
-        with tempfile.TemporaryDirectory(prefix="coldread-gpu-check-") as name:
-            rows = swap(Path(name), models, questions, reader)
-        for model, row in zip(models, rows.values(), strict=True):
-            if end - time.monotonic() < _WORTH_STARTING:
-                notes.append(f"{model.name}: throughput left out, no time")
-                continue
+    with tempfile.TemporaryDirectory(prefix="coldread-gpu-check-") as name:
+        path, named = start_swap(Path(name), models, questions, reader)
+        run = Path(name) / "run"
+        try:
+            try:
+                coldread("run", str(path), "--out", str(run), "--until", "read")
+            finally:
+                rows = certificates(run, named)
+            accuracies(run, list(named), rows)
+        except OutOfTimeError:
+            notes.append(f"failed: not every model was read within {minutes:g} minutes")
+        except ColdreadError as error:
+            notes.append(f"failed: {error}")
+    for reader_name, row in rows.items():
+        model = named[reader_name]
+        if end - time.monotonic() < _WORTH_STARTING:
+            notes.append(f"{model.name}: throughput left out, no time")
+            continue
+        try:
             row.update(throughput(model, max(4, questions // 4), reader))
-    except OutOfTimeError:
-        notes.append(f"stopped after {minutes:g} minutes; the rest was left out")
-    except ColdreadError as error:
-        notes.append(f"failed: {error}")
-        failed = True
-    finally:
-        signal.alarm(0)
+        except OutOfTimeError:
+            notes.append(f"{model.name}: throughput stopped, no time")
+        except ColdreadError as error:
+            notes.append(f"failed: {error}")
+    signal.alarm(0)
     columns = list(dict.fromkeys(column for row in rows.values() for column in row))
     table = Table(
         "model", *columns, title=f"{'GPU' if cuda else 'no GPU'}, {chosen}, {questions} questions, {len(VIEWS)} views"
@@ -151,7 +175,7 @@ def main(
     console.print(table)
     for note in notes:
         console.print(note, markup=False, highlight=False)
-    if failed or not rows:
+    if not rows or any(note.startswith("failed") for note in notes):
         raise typer.Exit(1)
 
 

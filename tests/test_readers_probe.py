@@ -12,10 +12,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tiny import ANSWER, coldread, frozen_run, their_reader
 
-from offline.canonical import read_lines, read_record, write_lines, write_record
+from offline.canonical import digest_of, read_lines, read_record, write_lines, write_record
 from offline.run_folder import make_manifest
-from readers.probe import certify, first_difference
-from readers.records import Prediction, Probe, Seal
+from readers.journal import Journal
+from readers.probe import certify, first_difference, foreign_probe
+from readers.records import JournalEntry, Output, Prediction, Probe, Seal
+from readers.requests import batches_of, read_requests
 from readers.seal import close
 
 READS = Path("reads") / "tiny"
@@ -86,7 +88,17 @@ def test_a_cache_that_changes_answers_is_found_and_kept_out_of_the_run(read_with
 
 
 def test_a_batch_of_one_has_no_company_to_probe(read_with: Callable[..., dict[str, Any]]) -> None:
-    assert read_with(STEADY, batch_size=1)["certificate"]["matched"] == {"shuffled": 8, "run": 8}
+    assert read_with(STEADY, batch_size=1)["certificate"]["probed"] == {"run": 8}
+
+
+def test_an_input_alone_in_its_batch_is_no_probe_of_company(read_with: Callable[..., dict[str, Any]]) -> None:
+    # So few tokens that no two inputs share a batch.
+    assert read_with(STEADY, batch_tokens=1)["certificate"]["probed"] == {"run": 8}
+
+
+def test_an_engine_without_a_cache_to_empty_is_not_probed_warm(read_with: Callable[..., dict[str, Any]]) -> None:
+    certificate = read_with(STEADY)["certificate"]
+    assert certificate["probed"] == {"batch": 8, "shuffled": 8, "run": 8}
 
 
 def test_no_probe_no_certificate(read_with: Callable[..., dict[str, Any]], tmp_path: Path) -> None:
@@ -104,11 +116,13 @@ def test_a_resumed_read_keeps_the_probes_it_has(tiny_model: Path, tmp_path: Path
     plugin(body)
     run = frozen_run(tmp_path, tiny_model, readers=their_reader(tiny_model, target, batch_size=5, probe=4))
     coldread("read", str(run), code=8)
-    probes = (run / READS / "probes.jsonl").read_bytes()
+    probes = (run / READS / "probes.jsonl").read_text()
     engine = tmp_path / "site" / "theirs_engine.py"
     engine.write_text(engine.read_text().replace("ids=(80,)", "ids=(81,)"))
     coldread("read", str(run))
-    assert (run / READS / "probes.jsonl").read_bytes() == probes
+    after = (run / READS / "probes.jsonl").read_text()
+    assert after.startswith(probes)
+    assert after.removeprefix(probes).count('"condition":"run"') == after.removeprefix(probes).count("\n") == 4
     assert seal_of(run)["certificate"]["matched"] == {"batch": 4, "shuffled": 4, "run": 0}
 
 
@@ -195,22 +209,57 @@ def test_a_certificate_by_hand() -> None:
     probes = [
         probed("alone", "a", (1, 2), -1),
         probed("alone", "b", (3, 4), -1),
-        probed("batch", "a", (1, 2), -1),
         probed("batch", "b", (3, 5), 1),
         probed("shuffled", "a", (9, 2), 0),
         probed("shuffled", "b", (3, 4), -1),
+        probed("run", "a", (1, 2), -1),
+        probed("run", "b", (7,), 0),
     ]
-    sealed = [
-        Prediction("a", (1, 2), "", "length", None),
-        Prediction("b", (7,), "", "stop", None),
-        Prediction("not sampled", (1,), "", "stop", None),
-    ]
-    found = certify(probes, sealed, [{"batch_invariance": "on"}, {"batch_invariance": "off"}])
+    found = certify(probes, [{"batch_invariance": "on"}, {"batch_invariance": "off"}])
     assert found.sample == 2
-    assert found.matched == {"batch": 1, "shuffled": 1, "run": 1}
+    assert found.probed == {"batch": 1, "shuffled": 2, "run": 2}
+    assert found.matched == {"batch": 0, "shuffled": 1, "run": 1}
     assert found.first is not None
     assert (found.first.condition, found.first.request, found.first.token) == ("shuffled", "a", 0)
     assert found.batch_invariance == "off, on"
+
+
+def test_a_probe_that_denies_its_own_divergence_is_counted_all_the_same_and_named() -> None:
+    probes = [probed("alone", "a", (1, 2), -1), probed("batch", "a", (1, 3), -1)]
+    assert certify(probes, []).matched == {"batch": 0}
+    sealed = [Prediction("a", (1, 2), "", "length", None)]
+    assert "line 2" in str(foreign_probe(probes, sealed))
+    assert "line 1" in str(foreign_probe(probes, []))
+    assert "not the sealed one" in str(foreign_probe([probes[0], probed("run", "a", (1, 3), 1)], sealed))
+    assert foreign_probe([probes[0], probed("run", "a", (1, 2), -1)], sealed) is None
+
+
+def test_a_kill_after_the_last_batch_seals_as_an_undisturbed_run(tiny_model: Path, tmp_path: Path) -> None:
+    run = frozen_run(tmp_path, tiny_model)
+    whole = Path(shutil.copytree(run, tmp_path / "whole"))
+    coldread("read", str(whole))
+    folder = run / READS
+    # What such a kill leaves: a full journal, and probes without those of the run.
+    shutil.copytree(whole / READS / "requests", folder / "requests")
+    shutil.copytree(whole / READS / "tokenizer", folder / "tokenizer")
+    probes = [p for p in read_lines(whole / READS / "probes.jsonl", Probe) if p.condition != "run"]
+    write_lines(folder / "probes.jsonl", probes)
+    _journal_of(whole, folder / "journal.jsonl")
+    coldread("read", str(run))
+    for name in ("predictions.jsonl", "probes.jsonl", "seal.json"):
+        assert (folder / name).read_bytes() == (whole / READS / name).read_bytes()
+
+
+def _journal_of(sealed: Path, path: Path) -> None:
+    """The journal that a sealed reader had before it was sealed."""
+    requests = read_requests(sealed / READS / "requests")
+    predictions = list(read_lines(sealed / READS / "predictions.jsonl", Prediction))
+    (environment,) = read_record(sealed / READS / "seal.json", Seal).environments
+    journal = Journal(path)
+    for batch in batches_of(requests):
+        made = tuple(Output(predictions[i].output_ids, predictions[i].finish_reason) for i in batch)
+        name = digest_of([requests.requests[i].digest for i in batch])
+        journal.append(JournalEntry(batch=name, outputs=made, environment=environment, seconds="0.1"))
 
 
 def test_an_unsealed_reader_can_be_probed_before_it_reads(tiny_model: Path, tmp_path: Path) -> None:

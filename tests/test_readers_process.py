@@ -1,7 +1,7 @@
 """Reader processes: time limits, nothing left behind, one reader's end is not another's, and batches shared by several."""
 
-import json
 import os
+import shutil
 import subprocess
 import tempfile
 import time
@@ -23,8 +23,16 @@ CHILD = "Path(self.options['target']).write_text(str(subprocess.Popen(['sleep', 
 
 
 def alive(pid: int) -> bool:
+    """Whether a process is still there; one that was just killed is given a moment to go."""
     status = Path(f"/proc/{pid}/status")
-    return status.exists() and "State:\tZ" not in status.read_text()
+    for _ in range(100):
+        try:
+            if "State:\tZ" in status.read_text():
+                return False
+        except OSError:
+            return False
+        time.sleep(0.05)
+    return True
 
 
 @pytest.mark.parametrize(
@@ -132,19 +140,66 @@ def test_every_reader_has_a_process_of_its_own(tiny_model: Path, tmp_path: Path,
     assert str(os.getpid()) not in pids
 
 
-def test_batches_shared_by_two_processes_give_the_bytes_of_one(tiny_model: Path, tmp_path: Path) -> None:
-    reader = {"name": "tiny", "engine": "transformers", "model": {"folder": str(tiny_model)}, "batch_size": 2, "output_cap": 12}
-    sealed = {}
+def test_batches_shared_by_two_processes_give_the_bytes_of_one(
+    tiny_model: Path, tmp_path: Path, plugin: Callable[..., Path]
+) -> None:
+    # Slow enough that one process cannot take all; every batch notes who read it.
+    note = "time.sleep(0.2)\nwith open(self.options['target'], 'a') as out:\n    print(os.getpid(), file=out)"
+    plugin(f"{note}\nreturn [Output(ids=(80, 81 + len(ids) % 9), finish_reason='length') for ids in batch]")
+    sealed, readers = {}, {}
     for count in (1, 2):
         folder = tmp_path / str(count)
         folder.mkdir()
-        run = frozen_run(folder, tiny_model, readers=[{"use": {**reader, "data_parallel": count}}])
+        reader = their_reader(tiny_model, tmp_path / "pids", batch_size=2, data_parallel=count)
+        run = frozen_run(folder, tiny_model, readers=reader)
+        (tmp_path / "pids").unlink(missing_ok=True)
         coldread("read", str(run))
-        sealed[count] = run / "reads" / "tiny"
+        sealed[count], readers[count] = run / "reads" / "tiny", set((tmp_path / "pids").read_text().split())
+    assert [len(readers[count]) for count in (1, 2)] == [1, 2]
     for name in ("predictions.jsonl", "probes.jsonl", "requests/requests.jsonl"):
         assert (sealed[1] / name).read_bytes() == (sealed[2] / name).read_bytes()
-    # Company was really there: each process reports itself alike, and both had batches to do.
-    assert json.loads((sealed[2] / "timings.json").read_text())["batches"] > 2
+
+
+def test_processes_that_do_not_run_alike_are_refused(tiny_model: Path, tmp_path: Path, plugin: Callable[..., Path]) -> None:
+    plugin(ANSWER, "def environment(self):\n    return {'device': str(os.getpid())}")
+    reader = their_reader(tiny_model, tmp_path, batch_size=2, data_parallel=2)
+    assert "same kind of device" in coldread("read", str(frozen_run(tmp_path, tiny_model, readers=reader)), code=8).stderr
+
+
+def test_a_mended_model_of_a_failed_reader_is_read_after_the_others_were_sealed(tiny_model: Path, tmp_path: Path) -> None:
+    broken = Path(shutil.copytree(tiny_model, tmp_path / "broken"))
+    (broken / "model.safetensors").write_bytes(b"no weights")
+    plain = {"engine": "transformers", "output_cap": 4}
+    readers = [
+        {"use": {**plain, "name": "mended", "model": {"folder": str(broken)}}},
+        {"use": {**plain, "name": "whole", "model": {"folder": str(tiny_model)}}},
+    ]
+    run = frozen_run(tmp_path, tiny_model, readers=readers)
+    assert "cannot be loaded" in coldread("read", str(run), code=6).stderr
+    assert (run / "reads/whole/seal.json").exists()
+    shutil.copyfile(tiny_model / "model.safetensors", broken / "model.safetensors")
+    coldread("read", str(run))
+    coldread("score", str(run))
+    coldread("replay", str(run))
+
+
+def test_what_an_engine_starts_cannot_take_its_messages(tiny_model: Path, tmp_path: Path, plugin: Callable[..., Path]) -> None:
+    taken = "Path(self.options['target']).write_bytes(subprocess.run(['cat'], stdout=subprocess.PIPE, check=True).stdout)"
+    plugin(f"{taken}\n{ANSWER}")
+    reader = their_reader(tiny_model, tmp_path / "taken", batch_size=2, batch_seconds=20)
+    coldread("read", str(frozen_run(tmp_path, tiny_model, readers=reader)))
+    assert (tmp_path / "taken").read_bytes() == b""
+
+
+@pytest.mark.parametrize("field", ["batch_tokens", "data_parallel", "start_seconds", "batch_seconds", "probe"])
+def test_a_number_that_makes_no_sense_is_refused_before_anything_runs(tiny_model: Path, tmp_path: Path, field: str) -> None:
+    reader = {"name": "tiny", "engine": "transformers", "model": {"folder": str(tiny_model)}, field: -1}
+    experiment = write_experiment(tmp_path, tiny_model, readers=[{"use": reader}])
+    assert field in coldread("run", str(experiment), "--data", str(write_rows(tmp_path)), code=3).stderr
+    reader[field] = 1
+    experiment = write_experiment(tmp_path, tiny_model, readers=[{"use": reader}])
+    expected = 3 if field == "probe" else 0
+    coldread("run", str(experiment), "--data", str(write_rows(tmp_path)), "--dry-run", code=expected)
 
 
 def test_several_processes_share_out_the_visible_devices(monkeypatch: pytest.MonkeyPatch) -> None:

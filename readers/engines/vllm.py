@@ -4,9 +4,11 @@ Inputs go in as token ids and the frozen stop ids alone end an output; what the 
 reaches a request. vLLM's greedy sampler takes the first of equal logits.
 """
 
+import json
 import os
 import platform
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any, Literal
 
 from offline.canonical import Record
@@ -30,7 +32,7 @@ class VllmOptions(Record, frozen=True):
     tensor_parallel_size: GPUs that share one copy of the model. gpu_memory_utilization: share of a GPU's memory.
     max_num_seqs, max_num_batched_tokens: sequences, and tokens, of one step. cpu_kv_cache_gib: the CPU build's cache.
     batch_invariant: kernels whose results do not depend on what shares a batch; `auto` = where vLLM offers them.
-    language_model_only: load no vision tower.
+    kv_cache_blocks: how many, instead of what free memory gives; what shares a step can depend on it when the cache is full.
     """
 
     tensor_parallel_size: int = 1
@@ -43,7 +45,14 @@ class VllmOptions(Record, frozen=True):
     max_num_batched_tokens: int = 0
     cpu_kv_cache_gib: int = 2
     batch_invariant: bool | Literal["auto"] = "auto"
-    language_model_only: bool = False
+    kv_cache_blocks: int = 0
+
+    def __post_init__(self) -> None:
+        for name in ("max_num_seqs", "max_num_batched_tokens", "kv_cache_blocks"):
+            if getattr(self, name) < 0:
+                raise ValueError(f"{name} must be positive, or 0 for vLLM's own choice")
+        if self.tensor_parallel_size < 1 or self.cpu_kv_cache_gib < 1:
+            raise ValueError("tensor_parallel_size and cpu_kv_cache_gib must be at least 1")
 
 
 OPTIONS["vllm"] = VllmOptions
@@ -53,12 +62,17 @@ LOCAL.add("vllm")
 class VllmEngine:
     """One model in this process (and in as many more as tensor parallelism asks for)."""
 
+    # Only there where vLLM keeps a prefix cache.
+    forget: Callable[[], None]
+
     def __init__(self, start: EngineStart) -> None:
         self._settings, reader = start.settings, start.settings.reader
         self._options = engine_options(reader, VllmOptions)
-        self._flags = _set_variables(self._options)
         self._version = _supported_version()
-        self._batch_invariance = _batch_invariance(self._options, reader)
+        _set_variables(self._options)
+        self._batch_invariance = _batch_invariance(self._options, reader, Path(start.model_folder))
+        # The flags that somebody set, not the names that vLLM will make up for this process.
+        self._flags = [name for name in os.environ if name.startswith("VLLM_")]
         import vllm
 
         self._vllm: Any = vllm
@@ -68,6 +82,8 @@ class VllmEngine:
             self._llm: Any = vllm.LLM(**arguments)
         except Exception as error:  # vLLM raises whatever its parts raise
             raise self._failure(error, "load the model") from error
+        if self._llm.llm_engine.vllm_config.cache_config.enable_prefix_caching:
+            self.forget = self._empty_cache
         # The frozen stop ids are all there is: ignore_eos keeps vLLM from adding the model's own.
         self._greedy = {
             **{"temperature": 0.0, "top_p": 1.0, "top_k": 0, "min_p": 0.0, "seed": 0, "n": 1},
@@ -102,8 +118,10 @@ class VllmEngine:
             "compilation": getattr(config.compilation_config.mode, "name", str(config.compilation_config.mode)),
             "cudagraphs": getattr(config.compilation_config.cudagraph_mode, "name", "none"),
             "tensor_parallel_size": str(config.parallel_config.tensor_parallel_size),
+            "kv_cache_blocks": str(config.cache_config.num_gpu_blocks),
+            "async_scheduling": str(config.scheduler_config.async_scheduling).lower(),
             "batch_invariance": self._batch_invariance,
-            **self._flags,
+            **_flags(self._flags),
         }
 
     def _attention(self) -> str:
@@ -119,8 +137,7 @@ class VllmEngine:
         outputs = self._ask(batch, max_tokens=self._settings.reader.output_cap)
         return [self._output(list(ids), output) for ids, output in zip(batch, outputs, strict=True)]
 
-    def forget(self) -> None:
-        """Empty the prefix cache."""
+    def _empty_cache(self) -> None:
         if not self._llm.reset_prefix_cache():
             raise EngineError("vLLM could not empty its prefix cache")
 
@@ -172,19 +189,25 @@ class VllmEngine:
         return ModelError(f"reader {name!r}: vLLM {self._version} cannot {what}: {text[:600]}")
 
 
-def _set_variables(options: VllmOptions) -> dict[str, str]:
-    """Set what vLLM reads from the environment, before it is imported; all its flags that can matter to an output."""
-    # One process and one scheduler: what shares a step then depends on the batch alone.
+def _set_variables(options: VllmOptions) -> None:
+    """Set what vLLM reads from the environment, before it is imported."""
+    # One process and one scheduler: what shares a step then depends on the batch and on the cache's size alone.
     os.environ["VLLM_ENABLE_V1_MULTIPROCESSING"] = "0"
-    os.environ["VLLM_CPU_KVCACHE_SPACE"] = str(options.cpu_kv_cache_gib)
+    # Processes of tensor parallelism start afresh and inherit none of this one's pipes.
+    os.environ["VLLM_WORKER_MULTIPROC_METHOD"] = "spawn"
     os.environ.setdefault("VLLM_LOGGING_LEVEL", "WARNING")
     # An offline tool sends nothing.
     os.environ["VLLM_NO_USAGE_STATS"] = "1"
-    return {
-        name: value
-        for name, value in os.environ.items()
-        if name.startswith("VLLM_") and not any(word in name for word in _PRIVATE) and os.sep not in value
-    }
+    from vllm.platforms import current_platform
+
+    if current_platform.device_type == "cpu":
+        os.environ["VLLM_CPU_KVCACHE_SPACE"] = str(options.cpu_kv_cache_gib)
+
+
+def _flags(names: Sequence[str]) -> dict[str, str]:
+    """What these variables hold now, vLLM's own changes included; none that says where something is or who asks."""
+    found = {name: os.environ[name] for name in names if name in os.environ}
+    return {name: value for name, value in found.items() if not any(word in name for word in _PRIVATE) and os.sep not in value}
 
 
 def _supported_version() -> str:
@@ -206,7 +229,7 @@ def _supported_version() -> str:
     return found
 
 
-def _batch_invariance(options: VllmOptions, reader: Reader) -> str:
+def _batch_invariance(options: VllmOptions, reader: Reader, model: Path) -> str:
     """Switch batch invariance on where it is offered and not declined; what the seal says of it.
 
     The platform is asked, not CUDA itself, which must not start in this process before vLLM starts its own.
@@ -219,9 +242,19 @@ def _batch_invariance(options: VllmOptions, reader: Reader) -> str:
             f"reader {reader.name!r}: batch_invariant: true needs an NVIDIA device of compute capability 8.0 or more; "
             "leave it at auto, or set it to false"
         )
-    on = able and options.batch_invariant is not False
+    lacking = "" if able else "not available on this device"
+    if able and options.batch_invariant == "auto" and has_linear_attention(model):
+        lacking = "not available for this model's linear attention"
+    on = not lacking and options.batch_invariant is not False
     os.environ["VLLM_BATCH_INVARIANT"] = "1" if on else "0"
-    return "on" if on else "off" if able else "not available on this device"
+    return "on" if on else lacking or "off"
+
+
+def has_linear_attention(model: Path) -> bool:
+    """Whether config.json names linear-attention or state-space layers: vLLM 0.32 has no batch-invariant kernels for them."""
+    config = json.loads((model / "config.json").read_bytes())
+    kinds = config.get("layer_types") or (config.get("text_config") or {}).get("layer_types") or ()
+    return any("linear" in kind or "mamba" in kind for kind in kinds)
 
 
 def _check_device(reader: Reader) -> None:
@@ -263,13 +296,15 @@ def _arguments(start: EngineStart, options: VllmOptions) -> dict[str, Any]:
         "quantization": options.quantization,
         "max_num_seqs": options.max_num_seqs,
         "max_num_batched_tokens": options.max_num_batched_tokens,
-        "language_model_only": options.language_model_only,
+        "num_gpu_blocks_override": options.kv_cache_blocks,
         "attention_backend": "" if reader.attention == "auto" else reader.attention.upper(),
     }
     return {
         "model": start.model_folder,
         "tokenizer": start.model_folder,
         "skip_tokenizer_init": True,
+        # Inputs are text: a vision tower is not loaded, and no processor asks for the tokenizer that is left out.
+        "language_model_only": True,
         "trust_remote_code": False,
         "load_format": "safetensors",
         "generation_config": "vllm",
