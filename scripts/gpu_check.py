@@ -48,7 +48,7 @@ def coldread(*arguments: str) -> dict[str, Any]:
         try:
             text = process.communicate()[0]
         except BaseException:
-            process.send_signal(signal.SIGINT)
+            process.kill()  # its reader process dies with it
             raise
     try:
         result: dict[str, Any] = json.loads(text)
@@ -95,10 +95,10 @@ def certificates(run: Path, names: Iterable[str]) -> dict[str, dict[str, Any]]:
 
 def accuracies(run: Path, names: list[str], rows: dict[str, dict[str, Any]]) -> None:
     """Score, replay and compare a run whose readers are all sealed."""
-    cells = coldread("score", str(run))["cells"]
+    scores = coldread("score", str(run))["readers"]
     coldread("replay", str(run))
     for name in names:
-        right = {v: sum(c["correct"]["subem"] for c in cells if (c["reader"], c["view"]) == (name, v)) for v in VIEWS}
+        right = {view: sum(cell["subem"] for cell in scores[name][view].values()) for view in VIEWS}
         rows[name]["right"] = ", ".join(f"{view} {count}" for view, count in right.items())
     for name in names[1:]:
         cell = coldread("compare", str(run), names[0], name)["views"]["cmc"]["all"]
