@@ -41,7 +41,7 @@ def swapped(tmp_path_factory: pytest.TempPathFactory) -> Path:
     experiment = write_experiment(
         folder,
         Path("-"),
-        data={"kind": "synthetic", "seed": 5, "statements": [40], "questions": 6},
+        data={"kind": "synthetic", "seed": 5, "statements": [50], "questions": 6},
         frontend={"kind": "grammar", "grammar": "synthetic"},
         views=["cmc", "stale_closure", "raw_history"],
         readers=[
@@ -68,8 +68,10 @@ def test_the_seal_states_what_vllm_resolved_and_what_the_certificate_found(swapp
     assert environment["dtype"] == "float32"
     assert environment["batch_invariance"] == "not available on this device"
     assert environment["VLLM_ENABLE_V1_MULTIPROCESSING"] == "0"
+    assert environment["VLLM_BATCH_INVARIANT"] == "0"
     assert seal["certificate"]["sample"] == 8
-    assert set(seal["certificate"]["matched"]) == {"batch", "shuffled", "warm", "run"}
+    assert seal["certificate"]["probed"] == {"batch": 8, "shuffled": 8, "warm": 8, "run": 8}
+    assert int(environment["kv_cache_blocks"]) > 0
     assert "certificate" not in json.loads((swapped / "reads/transformers/seal.json").read_text())
 
 
@@ -109,6 +111,27 @@ def test_generation_config_cannot_reach_a_greedy_reader_and_ties_go_to_the_first
     made = predictions(run, "plain")
     assert made == predictions(run, "penalised") == predictions(run, "transformers")
     assert all(token % 2 == 0 for ids in made.values() for token in ids)
+
+
+def test_a_model_on_two_workers_gives_the_ids_of_one_and_leaves_no_process(
+    tmp_path: Path, vllm_model: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # One core for each worker: without this vLLM asks for as many memory nodes.
+    monkeypatch.setenv("VLLM_CPU_OMP_THREADS_BIND", "0|1")
+    alone, options = reader("one", {"folder": str(vllm_model)}), {**OPTIONS, "tensor_parallel_size": 2}
+    run = tiny_run(tmp_path, vllm_model, alone, reader("two", {"folder": str(vllm_model)}, options=options))
+    assert predictions(run, "one") == predictions(run, "two")
+    (environment,) = json.loads((run / "reads/two/seal.json").read_text())["environments"]
+    assert environment["tensor_parallel_size"] == "2"
+    assert environment["attention"] == "CPUAttentionBackend"
+    assert not [path for path in Path("/proc").glob("[0-9]*/cmdline") if "VLLM" in _text(path)]
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text()
+    except OSError:  # it has just ended
+        return ""
 
 
 def test_a_killed_engine_resumes_to_the_predictions_of_an_undisturbed_run(tmp_path: Path) -> None:

@@ -59,6 +59,15 @@ OPTIONS["vllm"] = VllmOptions
 LOCAL.add("vllm")
 
 
+class WorkerExtension:
+    """What vLLM adds to its own workers, one of which runs for each GPU."""
+
+    def attention_backends(self) -> list[str]:
+        """Names of the attention back ends of this worker's layers; none where its model runner keeps them elsewhere."""
+        groups = getattr(getattr(self, "model_runner", None), "attn_groups", ())
+        return sorted({group.backend.__name__ for layer in groups for group in layer})
+
+
 class VllmEngine:
     """One model in this process (and in as many more as tensor parallelism asks for)."""
 
@@ -125,12 +134,9 @@ class VllmEngine:
         }
 
     def _attention(self) -> str:
-        """The attention back ends in use; what was asked for where the model runs in other processes."""
-        try:
-            runner = self._llm.llm_engine.engine_core.engine_core.model_executor.driver_worker.worker.model_runner
-            return ", ".join(sorted({group.backend.__name__ for groups in runner.attn_groups for group in groups}))
-        except AttributeError:
-            return f"{self._settings.reader.attention} (resolved in another process)"
+        """The attention back ends in use, in whatever processes the model runs; what was asked for if vLLM does not tell."""
+        told = {name for names in self._llm.collective_rpc("attention_backends") for name in names}
+        return ", ".join(sorted(told)) or f"{self._settings.reader.attention} (not told)"
 
     def generate(self, batch: Sequence[Sequence[int]]) -> list[Output]:
         """Greedy continuation of every input; a stop id is the last of its ids."""
@@ -318,6 +324,7 @@ def _arguments(start: EngineStart, options: VllmOptions) -> dict[str, Any]:
         "enable_prefix_caching": options.enable_prefix_caching,
         "enforce_eager": options.enforce_eager,
         "disable_log_stats": True,
+        "worker_extension_cls": f"{WorkerExtension.__module__}.{WorkerExtension.__qualname__}",
         **{name: value for name, value in wanted.items() if value},
     }
 
