@@ -2,9 +2,10 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
+from msgspec import UNSET
 
 from eval.audit import verify_run
 from eval.intervals import wilson
@@ -26,12 +27,13 @@ class Item:
     """What one reader was given for one question of a view, and what came of it.
 
     given: packet digest, evidence records cut, and whether nothing was given because even the rest was too long.
+    input_size, output_size: tokens; for a served model, bytes.
     """
 
     given: tuple[str, int, bool]
     score: Score
-    input_tokens: int
-    output_tokens: int
+    input_size: int
+    output_size: int
 
 
 @dataclass(frozen=True)
@@ -73,8 +75,8 @@ def _side(run: RunFolder, plan: ReaderPlan, seal: Seal) -> Side:
         items[scheduled.view][scheduled.question] = Item(
             given=(scheduled.packet, scheduled.cut, request.too_long),
             score=score,
-            input_tokens=request.length,
-            output_tokens=outputs[scheduled.request],
+            input_size=request.length,
+            output_size=outputs[scheduled.request],
         )
     return Side(run, plan, read_record(folder / "requests" / "settings.json", Settings), seal, metrics, items)
 
@@ -216,8 +218,13 @@ def _accuracy(correct: int, questions: int) -> dict[str, Any]:
 
 
 def _facts(side: Side, views: Sequence[str]) -> dict[str, Any]:
-    """What a reader is and what it cost, over the scheduled questions of the views that both read."""
+    """What a reader is and what it cost, over the scheduled questions of the views that both read.
+
+    A served model's sizes are `input_bytes` and `output_bytes`, any other's `input_tokens` and `output_tokens`. `output_cap`
+    counts tokens either way.
+    """
     reader = side.plan.reader
+    unit = "tokens" if side.settings.transport is UNSET else "bytes"
     items = [item for view in views for item in side.items[view].values()]
     return {
         "run": str(side.run.path),
@@ -227,11 +234,11 @@ def _facts(side: Side, views: Sequence[str]) -> dict[str, Any]:
         "model": pin_text(reader.model),
         "fingerprint": side.settings.model.fingerprint,
         "engine": reader.engine,
-        "dtype": reader.dtype,
-        "device": _device(side),
+        "dtype": stated(side.seal, side.settings, "dtype"),
+        "device": stated(side.seal, side.settings, "device"),
         "thinking": side.settings.thinking,
-        "input_tokens": _spread(item.input_tokens for item in items),
-        "output_tokens": _spread(item.output_tokens for item in items),
+        f"input_{unit}": _spread(item.input_size for item in items),
+        f"output_{unit}": _spread(item.output_size for item in items),
         "output_cap": reader.output_cap,
         "failed": sum(item.score.finish_reason == "error" for item in items),
         "cut": sum(item.score.cut > 0 for item in items),
@@ -245,10 +252,12 @@ def pin_text(pin: Pin) -> str:
     return next(f"{name} {given[name]}{revision}" for name in ("embedded", "folder", "repository", "served") if name in given)
 
 
-def _device(side: Side) -> str:
-    """The devices that the seal saw, or what the reader asked for."""
-    seen = sorted({environment["device"] for environment in side.seal.environments if "device" in environment})
-    return ", ".join(seen) or side.plan.reader.device
+def stated(seal: Seal, settings: Settings, name: Literal["dtype", "device"]) -> str:
+    """What the seal saw, else what the reader asked for, else "not known": of a server, a reader asks for neither."""
+    seen = sorted({environment[name] for environment in seal.environments if name in environment})
+    asked: str = getattr(settings.reader, name)
+    behind_server = settings.reader.engine == "openai" or settings.transport is not UNSET
+    return ", ".join(seen) or ("not known" if behind_server else asked)
 
 
 def _spread(counts: Iterable[int]) -> dict[str, Any]:

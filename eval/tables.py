@@ -132,15 +132,21 @@ def compare(console: Console, result: dict[str, Any]) -> None:
 
 
 def _reader_lines(side: str, facts: dict[str, Any]) -> list[str]:
-    tokens, words = facts["input_tokens"], facts["output_tokens"]
+    # A served model's sizes are bytes, but its cap counts tokens.
+    unit, cap_unit = ("bytes", " tokens") if "input_bytes" in facts else ("tokens", "")
+    given, made = facts[f"input_{unit}"], facts[f"output_{unit}"]
     return [
         f"{side}: {facts['reader']} in {facts['run']}, {_blind(facts['sealed_blind'])}",
         f"   {facts['model']}, fingerprint {facts['fingerprint'][:12]}…",
-        f"   {facts['engine']}, {facts['dtype']} on {facts['device']}; thinking: {facts['thinking']}",
-        f"   input tokens: mean {tokens['mean']}, at most {tokens['max']}; "
-        f"output tokens: mean {words['mean']}, at most {words['max']} (cap {facts['output_cap']}); "
+        f"   {facts['engine']}, {_hardware(facts['dtype'], facts['device'])}; thinking: {facts['thinking']}",
+        f"   input {unit}: mean {given['mean']}, at most {given['max']}; "
+        f"output {unit}: mean {made['mean']}, at most {made['max']} (cap {facts['output_cap']}{cap_unit}); "
         f"failed {facts['failed']}, cut {facts['cut']}",
     ]
+
+
+def _hardware(dtype: str, device: str) -> str:
+    return f"dtype {dtype}, device {device}" if "not known" in (dtype, device) else f"{dtype} on {device}"
 
 
 def _blind(blind: bool) -> str:

@@ -122,7 +122,7 @@ def serve(answer: Callable[[Asked, int], Reply], port: int = 0, **pages: Any) ->
         server.server_close()
 
 
-def said(text: Any, finish_reason: str = "stop", **more: Any) -> Reply:
+def said(text: Any, finish_reason: str | None = "stop", **more: Any) -> Reply:
     """A chat answer."""
     choice = {"index": 0, "message": {"role": "assistant", "content": text}, "finish_reason": finish_reason}
     usage = {"prompt_tokens": 7, "completion_tokens": 3}

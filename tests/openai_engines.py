@@ -1,5 +1,6 @@
 """Engines that ask a double, and ten chats to ask about."""
 
+from collections.abc import Mapping
 from typing import Any
 
 from http_double import Asked, Double
@@ -19,11 +20,15 @@ CHATS = [(Message(role="system", content="s"), Message(role="user", content=f"q{
 BYTES = [tuple(encode(chat)) for chat in CHATS]
 
 
-def chat_engine(double: Double, *, thinking: bool = False, **options: Any) -> OpenAIEngine:
-    """An engine for the served model `m`."""
+def chat_engine(
+    double: Double, *, thinking: bool = False, changes: Mapping[str, Any] | None = None, **options: Any
+) -> OpenAIEngine:
+    """An engine for the served model `m`; `changes` are further fields of its reader."""
     given_options = {"base_url": double.url, "retries": 0, **options}
     pin = Pin(served="m")
-    reader = Reader(name="r", engine="openai", model=pin, output_cap=4, options=given_options, thinking=thinking)
+    reader = Reader(
+        name="r", engine="openai", model=pin, output_cap=4, options=given_options, thinking=thinking, **(changes or {})
+    )
     settings = make_settings(reader, identify(reader, locate(reader)), ChatTokenizer.of(reader, locate(reader)))
     return OpenAIEngine(EngineStart(settings=settings, model_folder=str(locate(reader)), longest=100))
 

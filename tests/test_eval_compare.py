@@ -11,15 +11,17 @@ import msgspec
 import numpy as np
 import pytest
 import yaml
+from http_double import Asked, Reply, ids, said, serve
 from tiny import ROWS, SWITCHED_TEMPLATE, TEMPLATE, coldread, make_model, write_experiment, write_rows
 
-from eval.compare import Item, paired_cells, pin_text
+from eval.compare import Item, paired_cells, pin_text, stated
 from eval.records import Score
 from eval.templates import chat_text, lacking
-from offline.canonical import read_lines
+from offline.canonical import read_lines, read_record
 from offline.experiment import Pin
 from offline.run_folder import RunFolder
-from readers.records import Request, Scheduled
+from readers.records import Request, Scheduled, Settings
+from readers.seal import read_seal
 
 # One letter is a gold that a random model hits now and then, so that all four outcomes occur.
 LETTERS = [["l"], ["j"], ["1", "r"]]
@@ -94,6 +96,23 @@ def later(tmp_path_factory: pytest.TempPathFactory, run: Path) -> Path:
     return make_run(tmp_path_factory.mktemp("compare") / "later", readers, coverage=True)
 
 
+@pytest.fixture(scope="module")
+def behind(tmp_path_factory: pytest.TempPathFactory, models: dict[str, Path]) -> Path:
+    """A run over the same packets whose readers ask a server, one with messages and one with token ids."""
+
+    def answer(asked: Asked, before: int) -> Reply:
+        return said("café!") if asked.path.endswith("/chat/completions") else ids([80, 81, 1])
+
+    with serve(answer) as double:
+        options = {"base_url": double.url, "retries": 0}
+        asking = reader("", models["plain"], engine="openai", options=options, probe=0, views=["cmc"])
+        readers = [
+            {**asking, "name": "served", "model": {"served": "m"}},
+            {**asking, "name": "ids", "options": {**options, "model": "m"}},
+        ]
+        return make_run(tmp_path_factory.mktemp("compare") / "behind", readers)
+
+
 def compare(*arguments: object) -> dict[str, Any]:
     found: dict[str, Any] = json.loads(coldread("compare", *map(str, arguments), "--json").stdout)
     return found
@@ -148,7 +167,7 @@ def item(question: str, hop_class: str, right: bool) -> Item:
         cut=0,
         metrics={"subem": right, "strict_em": False},
     )
-    return Item(given=("p", 0, False), score=score, input_tokens=1, output_tokens=1)
+    return Item(given=("p", 0, False), score=score, input_size=1, output_size=1)
 
 
 def test_cells_come_out_as_worked_by_hand() -> None:
@@ -220,6 +239,35 @@ def test_tokens_and_caps_are_those_of_the_shared_views(run: Path) -> None:
 
 def test_a_device_that_no_engine_reported_is_the_one_asked_for(run: Path, later: Path) -> None:
     assert compare(run, "plain", "later", "--other", later)["b"]["device"] == "auto"
+
+
+def test_a_server_states_no_dtype_and_no_device_and_a_served_models_sizes_are_bytes(run: Path, behind: Path) -> None:
+    result = compare(run, "plain", "served", "--other", behind)
+    facts = result["b"]
+    assert (facts["dtype"], facts["device"]) == ("not known", "not known")
+    assert facts["output_bytes"] == {"mean": 6.0, "max": 6}  # é is two of the six
+    folder = behind / "reads" / "served" / "requests"
+    assert facts["input_bytes"]["max"] == max(r.length for r in read_lines(folder / "requests.jsonl", Request))
+    assert not {"input_tokens", "output_tokens"} & facts.keys()
+    table = coldread("compare", str(run), "plain", "served", "--other", str(behind)).stdout
+    assert "openai, dtype not known, device not known; thinking: unknown" in table
+    assert "output bytes: mean 6.0, at most 6 (cap 24 tokens)" in table
+    # A's line is as it ever was.
+    assert f"at most {result['a']['output_tokens']['max']} (cap 24)" in table
+    assert f"transformers, float32 on {result['a']['device']}" in table
+
+
+def test_a_server_asked_by_token_ids_states_no_dtype_either_and_its_sizes_are_tokens(run: Path, behind: Path) -> None:
+    facts = compare(run, "plain", "ids", "--other", behind)["b"]
+    assert (facts["dtype"], facts["device"], facts["output_tokens"]["max"]) == ("not known", "not known", 3)
+
+
+def test_what_a_server_states_of_dtype_and_device_is_believed(behind: Path) -> None:
+    folder = behind / "reads" / "ids"
+    settings = read_record(folder / "requests" / "settings.json", Settings)
+    environments = ({"device": "cpu", "dtype": "bfloat16"}, {"device": "H200"})
+    seal = msgspec.structs.replace(read_seal(RunFolder(behind), "ids"), environments=environments)
+    assert (stated(seal, settings, "dtype"), stated(seal, settings, "device")) == ("bfloat16", "H200, cpu")
 
 
 def test_the_thinking_switch_is_told(run: Path) -> None:

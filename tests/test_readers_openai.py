@@ -7,6 +7,8 @@ from http_double import Reply, ids, later, said, serve
 from openai_engines import BYTES, KEY, chat_engine, id_engine, question, text
 
 from offline.errors import ConfigurationError, EngineError
+from offline.experiment import Pin, Reader
+from readers.engines import check_engine
 
 
 @pytest.fixture(autouse=True)
@@ -95,6 +97,16 @@ def test_a_withheld_answer_is_a_failed_generation_and_not_asked_for_again() -> N
     assert (output.ids, output.finish_reason, len(double.asked)) == ((), "error", 1)
 
 
+@pytest.mark.parametrize("reason", ["tool_calls", None, "half \ud83d", f"own {KEY}"])
+def test_an_answer_that_ended_for_another_reason_is_a_failed_generation_that_says_it(reason: Any) -> None:
+    # It would come again at every resume, so an error would keep the reader from its seal.
+    with serve(lambda asked, before: said("part", reason)) as double:
+        (output,) = chat_engine(double, retries=3).generate(BYTES[:1])
+    assert (output.ids, output.finish_reason, len(double.asked)) == ((), "error", 1)
+    shown = str(reason or "none given").replace(KEY, "[key]").replace("\ud83d", "?")
+    assert output.error == f"the server ended the answer for another reason than stop or length: {shown}"
+
+
 BROKEN = [
     (said("a", choices=[]), "0 choices"),
     (said("a", choices=said("b").body["choices"] * 2), "2 choices"),
@@ -102,7 +114,7 @@ BROKEN = [
     (Reply(200, b"<html>hello</html>"), "another shape"),
     (Reply(200, b""), "another shape"),
     (said(["parts"]), "another shape"),
-    (said("a", "tool_calls"), "another reason"),
+    (said("a", choices=[{"index": 0, "finish_reason": "tool_calls"}]), "without a message"),
 ]
 
 
@@ -199,3 +211,52 @@ def test_the_prefix_cache_is_forgotten_only_where_the_server_offers_it() -> None
         assert double.asked == []
         engine.forget()
     assert [asked.path for asked in double.asked] == ["/reset_prefix_cache"]
+
+
+HELD = Reply(200, {"success": False})
+
+
+@pytest.mark.parametrize(
+    ("answers", "resets"),
+    [
+        ([Reply(200, {"success": True})], 1),
+        ([HELD, HELD, Reply(200, {"success": True})], 3),
+        ([HELD, Reply(200, {})], 2),
+        ([Reply(200, b"OK")], 1),
+        ([Reply(200, [])], 1),
+    ],
+)
+def test_a_prefix_cache_that_is_held_is_reset_again_until_the_server_is_done(answers: list[Reply], resets: int) -> None:
+    with serve(lambda asked, before: answers[before], **{"/reset_prefix_cache": Reply(405, {})}) as double:
+        id_engine(double).forget()
+    assert len(double.asked) == resets
+
+
+@pytest.mark.parametrize(
+    ("answer", "message"),
+    [
+        (HELD, "could not empty its prefix cache; other requests hold it"),
+        (
+            Reply(422, {"error": {"message": "which device?"}}),
+            "refused to empty its prefix cache with status 422: which device",
+        ),
+    ],
+)
+def test_a_prefix_cache_that_stays_full_ends_the_reader(answer: Reply, message: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("readers.engines.openai_server._PAUSES", (0, 0))
+    with (
+        serve(lambda asked, before: answer, **{"/reset_prefix_cache": Reply(405, {})}) as double,
+        pytest.raises(EngineError, match=message),
+    ):
+        id_engine(double).forget()
+
+
+@pytest.mark.parametrize("changes", [{"device": "cuda:1"}, {"attention": "eager"}])
+def test_a_device_or_an_attention_that_no_server_is_told_is_refused(changes: dict[str, str]) -> None:
+    reader = Reader(name="r", engine="openai", model=Pin(served="m"), **changes)  # type: ignore[arg-type]
+    (given,) = [f"{name}: {value}" for name, value in changes.items()]
+    with pytest.raises(ConfigurationError, match=f"cannot choose {given}; the server does"):
+        check_engine(reader)
+    # A run that was begun without that check, or by hand.
+    with serve(lambda asked, before: said("a")) as double, pytest.raises(ConfigurationError, match=f"cannot choose {given}"):
+        chat_engine(double, changes=changes)

@@ -62,6 +62,33 @@ def test_a_refused_input_is_a_failed_generation_and_never_tried_again(status: in
     assert len(double.asked) == 3
 
 
+def test_inputs_that_are_all_refused_alike_are_a_configuration_error() -> None:
+    # As vLLM says it of a template that takes no system message.
+    refusal = Reply(400, {"error": {"message": "System role not supported", "type": "BadRequestError", "code": 400}})
+    with serve(lambda asked, before: refusal) as double:
+        engine = chat_engine(double, retries=3)
+        with pytest.raises(ConfigurationError, match="all 2 requests of a batch were refused alike: System role not supported"):
+            engine.generate(BYTES[:2])
+        # One alone does not tell whether it is the input.
+        assert engine.generate(BYTES[:1])[0].finish_reason == "error"
+    assert len(double.asked) == 3
+
+
+def test_inputs_that_are_refused_each_in_other_words_are_failed_generations() -> None:
+    def answer(asked: Asked, before: int) -> Reply:
+        return Reply(400, {"error": {"message": f"at most 8 tokens, you sent {20 + question(asked)}", "code": 400}})
+
+    with serve(answer) as double:
+        outputs = chat_engine(double).generate(BYTES[:3])
+    assert [str(output.error)[-2:] for output in outputs] == ["20", "21", "22"]
+
+
+def test_inputs_that_are_refused_alike_beside_an_answer_are_failed_generations() -> None:
+    with serve(lambda asked, before: said("a") if question(asked) == 2 else Reply(400, {"error": "no"})) as double:
+        outputs = chat_engine(double).generate(BYTES[:3])
+    assert [output.finish_reason for output in outputs] == ["error", "error", "stop"]
+
+
 @pytest.mark.parametrize(
     ("reply", "cure"),
     [

@@ -95,7 +95,7 @@ def test_no_place_and_no_key_is_kept_of_a_server(double: Double, tmp_path: Path)
         assert secret not in printed
 
 
-@pytest.mark.parametrize(("status", "code"), [(400, 0), (401, 3), (404, 3), (429, 8), (500, 8)])
+@pytest.mark.parametrize(("status", "code"), [(400, 3), (401, 3), (404, 3), (429, 8), (500, 8)])
 def test_a_key_that_the_server_repeats_is_found_in_no_file_and_no_message(
     status: int, code: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -147,12 +147,26 @@ def test_a_server_that_fails_in_the_middle_keeps_the_journal_and_another_one_con
 
 
 def test_failed_generations_of_a_server_stay_in_the_denominator(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with serve(lambda asked, before: Reply(400, {"error": {"message": "too long"}})) as double:
+    with serve(lambda asked, before: Reply(400, {"error": {"message": f"too long by {before}"}})) as double:
         monkeypatch.setenv("OPENAI_BASE_URL", double.url)
         run, _ = start(tmp_path, served_reader())
     counts = json.loads((run / READS / "seal.json").read_text())["counts"]
     assert counts["failed"] == counts["scheduled"] == 20
     coldread("replay", str(run))
+
+
+def test_a_template_that_refuses_every_request_seals_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with serve(lambda asked, before: Reply(400, {"error": {"message": "no system role", "code": 400}})) as double:
+        monkeypatch.setenv("OPENAI_BASE_URL", double.url)
+        run, printed = start(tmp_path, served_reader(), code=3)
+    assert "refused alike: no system role" in printed
+    assert not (run / READS / "seal.json").exists()
+
+
+def test_a_reader_of_a_server_that_names_a_device_leaves_no_run_behind(double: Double, tmp_path: Path) -> None:
+    run, printed = start(tmp_path, served_reader(device="cuda"), code=3)
+    assert "cannot choose device: cuda" in printed
+    assert not run.exists()
 
 
 def test_an_input_cap_of_a_served_model_counts_bytes_and_cuts_the_oldest_records(double: Double, tmp_path: Path) -> None:

@@ -48,6 +48,8 @@ ENGINES: Registry[Callable[[EngineStart], Engine]] = Registry("engine", "coldrea
 OPTIONS: dict[str, type[Record]] = {}
 # Engines that load a model's files, and so cannot read with a served one.
 LOCAL: set[str] = set()
+# Engines that ask a server, which chose dtype, device and attention when it was started.
+REMOTE: set[str] = set()
 
 
 def engine_options(reader: Reader, kind: type[Options]) -> Options:
@@ -71,8 +73,20 @@ def check_engine(reader: Reader) -> None:
             f"reader {reader.name!r}: the {reader.engine} engine loads a model's files, and a served model has none here; use "
             "engine: openai"
         )
+    if reader.engine in REMOTE:
+        check_remote(reader)
     if reader.engine in OPTIONS:
         engine_options(reader, OPTIONS[reader.engine])
+
+
+def check_remote(reader: Reader) -> None:
+    """ConfigurationError if a reader of a server names a device or an attention, which no request could ask for."""
+    given = [f"{name}: {value}" for name in ("device", "attention") if (value := getattr(reader, name)) != "auto"]
+    if given:
+        raise ConfigurationError(
+            f"reader {reader.name!r}: the {reader.engine} engine cannot choose {', '.join(given)}; the server does, so tell it "
+            "there and leave both out here"
+        )
 
 
 def find_engine(name: str) -> Callable[[EngineStart], Engine]:

@@ -15,9 +15,9 @@ from msgspec import UNSET
 
 from offline.canonical import Record
 from offline.errors import ConfigurationError, EngineError
-from readers.engines import ENGINES, OPTIONS, EngineStart, engine_options
+from readers.engines import ENGINES, OPTIONS, REMOTE, EngineStart, check_remote, engine_options
 from readers.engines.openai_answers import Answer, Listed, Models, Version, text_output, token_output
-from readers.engines.openai_server import RefusedError, Server, check_url
+from readers.engines.openai_server import RESET, SAID, RefusedError, Server, check_url
 from readers.records import Output
 from readers.served import decode_messages
 
@@ -59,6 +59,7 @@ class OpenAIOptions(Record, frozen=True):
 
 
 OPTIONS["openai"] = OpenAIOptions
+REMOTE.add("openai")
 
 
 class OpenAIEngine:
@@ -87,10 +88,11 @@ class OpenAIEngine:
         version = self._server.offered("/version", Version) if vllm else None
         self._version = f"vllm {self._server.clean(version.version)}" if version else ""
         # vLLM in its development mode. A GET of this path changes nothing.
-        if vllm and self._server.takes_only_post("/reset_prefix_cache"):
-            self.forget = lambda: self._server.poke("/reset_prefix_cache")
+        if vllm and self._server.takes_only_post(RESET):
+            self.forget = self._server.reset_prefix_cache
 
     def _check_options(self) -> None:
+        check_remote(self._reader)
         name, options = self._reader.name, self._options
         if self._takes_ids and not options.model:
             raise ConfigurationError(
@@ -148,7 +150,15 @@ class OpenAIEngine:
         }
 
     def generate(self, batch: Sequence[Sequence[int]]) -> list[Output]:
-        """One output for each input, in order. The first error that is no answer cancels what has not begun."""
+        """One output for each input, in order. The first error that is no answer cancels what has not begun.
+
+        A refused input is a failed generation; ConfigurationError where all of several inputs are refused alike.
+        """
+        answers = self._generate_all(batch)
+        self._check_refusals(answers)
+        return [_failed(answer) if isinstance(answer, RefusedError) else answer for answer in answers]
+
+    def _generate_all(self, batch: Sequence[Sequence[int]]) -> list[Output | RefusedError]:
         pool = ThreadPoolExecutor(max_workers=self._options.concurrency)
         try:
             futures = [pool.submit(self._generate, tuple(ids)) for ids in batch]
@@ -160,20 +170,35 @@ class OpenAIEngine:
         finally:
             pool.shutdown(wait=False, cancel_futures=True)
 
-    def _generate(self, ids: tuple[int, ...]) -> Output:
+    def _generate(self, ids: tuple[int, ...]) -> Output | RefusedError:
+        """The output, or how this input was refused; ConfigurationError where the whole request was."""
         try:
             answer = self._ask(ids, self._reader.output_cap)
         except RefusedError as refused:
-            return self._refused(refused)
+            self._check_refused(refused)
+            return refused
         (choice,) = answer.choices
         output = token_output(choice, ids, self._settings) if self._takes_ids else text_output(choice)
         reported = {name: self._server.clean(value) for name, value in answer.reported().items()}
-        return msgspec.structs.replace(output, reported=reported)
+        error = None if output.error is None else self._server.clean(output.error)[:SAID]
+        return msgspec.structs.replace(output, reported=reported, error=error)
 
-    def _refused(self, refused: RefusedError) -> Output:
-        """A failed generation, where the input was refused; ConfigurationError where the whole request was."""
+    def _check_refusals(self, answers: Sequence[Output | RefusedError]) -> None:
+        """ConfigurationError if all of several inputs were refused in the same words: then it is not the inputs.
+
+        vLLM names no reason by a code, but what it says of an input too long holds the count of its tokens.
+        """
+        said = [str(answer) for answer in answers if isinstance(answer, RefusedError)]
+        if len(said) == len(answers) > 1 and len(set(said)) == 1:
+            raise ConfigurationError(
+                f"reader {self._reader.name!r}: all {len(said)} requests of a batch were refused alike: {said[0]}; check "
+                "`options`, whether the server's chat template takes a system message, and `input_cap`"
+            )
+
+    def _check_refused(self, refused: RefusedError) -> None:
+        """ConfigurationError if a refusal was of the whole request, whatever the input."""
         if refused.status in (400, 413, 422) and refused.code not in _MISCONFIGURED:
-            return Output(ids=(), finish_reason="error", error=f"the server refused the request: {refused}")
+            return
         cure = (
             "check `base_url`, which mostly ends in /v1, and the model's name" if refused.status == 404 else "check `options`"
         )
@@ -234,6 +259,10 @@ class OpenAIEngine:
         found = logprobs.top_logprobs[0] if logprobs and logprobs.top_logprobs else {}
         values = [found.get(f"{_TOKEN_ID}{token}") for token in tokens]
         return None if None in values else [value for value in values if value is not None]
+
+
+def _failed(refused: RefusedError) -> Output:
+    return Output(ids=(), finish_reason="error", error=f"the server refused the request: {refused}")
 
 
 @ENGINES.register("openai")

@@ -98,12 +98,16 @@ def token_output(choice: Choice, asked: tuple[int, ...], settings: Settings) -> 
 
 
 def text_output(choice: Choice) -> Output:
-    """The output of a choice that holds a message, as bytes; a withheld answer is a failed generation."""
+    """The output of a choice that holds a message, as bytes; one that is withheld or no plain text is a failed generation.
+
+    Greedy servers end the same input for the same reason at every resume, so an error here would keep a reader from its seal.
+    """
     if choice.message is None:
         raise EngineError("the server gave a choice without a message")
     if choice.finish_reason == "content_filter":
         return Output(ids=(), finish_reason="error", error="the server's content filter withheld the answer")
     if choice.finish_reason not in ("stop", "length"):
-        raise EngineError("the server ended an answer for another reason than stop or length")
+        error = f"the server ended the answer for another reason than stop or length: {choice.finish_reason or 'none given'}"
+        return Output(ids=(), finish_reason="error", error=error)
     reason: Literal["stop", "length"] = "stop" if choice.finish_reason == "stop" else "length"
     return Output(ids=encode_text(choice.message.content or ""), finish_reason=reason)

@@ -6,6 +6,7 @@ Every text that comes from outside passes `Server.clean`, so that the key stays 
 import ipaddress
 import json
 import os
+import time
 from collections.abc import Mapping
 from typing import Any, TypeVar
 from urllib.parse import urlsplit
@@ -16,8 +17,12 @@ from offline.errors import ConfigurationError, EngineError
 
 Kind = TypeVar("Kind")
 
-# Characters that are kept of what a server says about an error.
-_SAID = 500
+# Characters that are kept of what a server says where something went wrong.
+SAID = 500
+# Where vLLM in its development mode empties its prefix cache, beside /v1.
+RESET = "/reset_prefix_cache"
+# Seconds before each time that it is asked to: blocks of a request that has just ended are soon free.
+_PAUSES = (0, 0.1, 0.2, 0.4, 0.8)
 
 
 class ShapeError(EngineError):
@@ -128,9 +133,28 @@ class Server:
             pass
         return False
 
-    def poke(self, path: str) -> None:
-        """POST to a path beside /v1, whatever it answers."""
-        self._call("post", self._beside(path))
+    def reset_prefix_cache(self) -> None:
+        """Empty vLLM's prefix cache; EngineError if it cannot be emptied, since other requests hold blocks of it."""
+        for pause in _PAUSES:
+            time.sleep(pause)
+            if self._try_reset():
+                return
+        raise EngineError(
+            f"{self._url}: the server could not empty its prefix cache; other requests hold it, so let nobody else use the "
+            "server while this reader reads (data_parallel: 1), or serve without VLLM_SERVER_DEV_MODE"
+        )
+
+    def _try_reset(self) -> bool:
+        """Whether the server did not say that it failed: it answers with status 200 either way."""
+        try:
+            answer = json.loads(self._call("post", self._beside(RESET)))
+        except RefusedError as refused:
+            raise EngineError(
+                f"{self._url} refused to empty its prefix cache with status {refused.status}: {refused}"
+            ) from None
+        except (ValueError, RecursionError):
+            return True
+        return not isinstance(answer, dict) or answer.get("success", True) is True
 
     def _beside(self, path: str) -> str:
         return self._url.removesuffix("/v1") + path
@@ -154,7 +178,7 @@ class Server:
             timeout = isinstance(error, openai.APITimeoutError)
             failure = EngineError(f"{self._url} {'did not answer in time' if timeout else _cause(error)}{self._tried()}")
         except Exception as error:  # whatever else a client raises may quote what it sent
-            failure = EngineError(f"the client failed: {type(error).__name__}: {self.clean(str(error))[:_SAID]}")
+            failure = EngineError(f"the client failed: {type(error).__name__}: {self.clean(str(error))[:SAID]}")
         # Raised out here, the exception carries no other one whose text or frames a traceback would show.
         raise failure
 
@@ -165,7 +189,7 @@ class Server:
         status: int = error.status_code
         body = error.body if isinstance(error.body, dict) else {}
         said = body["message"] if isinstance(body.get("message"), str) else str(error.body or "nothing more")
-        said, code = self.clean(said)[:_SAID], str(body.get("code"))
+        said, code = self.clean(said)[:SAID], str(body.get("code"))
         if status == 401:
             return ConfigurationError(f"{self._url} does not accept the key in {self._variable}: {said}; set the right one")
         if status == 403:
