@@ -25,10 +25,6 @@ RESET = "/reset_prefix_cache"
 _PAUSES = (0, 0.1, 0.2, 0.4, 0.8)
 
 
-class ShapeError(EngineError):
-    """The server answered, but not with what is documented."""
-
-
 class RefusedError(Exception):
     """The server answered with a 4xx status that trying again does not change. `code`: its own name for the reason."""
 
@@ -119,9 +115,11 @@ class Server:
     def offered(self, path: str, kind: type[Kind]) -> Kind | None:
         """What the server answers to a GET of a path beside /v1; None if it offers nothing of that kind there."""
         try:
-            return self.get(self._beside(path), kind)
-        except (RefusedError, ConfigurationError, ShapeError):
+            text = self._call("get", self._beside(path))
+        except (RefusedError, ConfigurationError):
             return None
+        found = _parsed(text, kind)
+        return None if isinstance(found, str) else found
 
     def takes_only_post(self, path: str) -> bool:
         """Whether a path beside /v1 is there, but not for GET."""
@@ -160,12 +158,10 @@ class Server:
         return self._url.removesuffix("/v1") + path
 
     def _read(self, path: str, text: str, kind: type[Kind]) -> Kind:
-        try:
-            return msgspec.convert(json.loads(text), kind)
-        except (ValueError, RecursionError, msgspec.ValidationError) as error:
-            # A decoder's or validator's words name a place in the answer, none of its text.
-            failure = ShapeError(f"{self._url} answered {path} in another shape than documented: {error}")
-        raise failure
+        found = _parsed(text, kind)
+        if isinstance(found, str):
+            raise EngineError(f"{self._url} answered {path} in another shape than documented: {found}")
+        return found
 
     def _call(self, method: str, path: str, **arguments: Any) -> str:
         openai = self._openai
@@ -197,6 +193,15 @@ class Server:
         if status in (408, 409, 429) or not 400 <= status < 500:
             return EngineError(f"{self._url} answered with status {status}{self._tried()}: {said}")
         return RefusedError(status, said, code)
+
+
+def _parsed(text: str, kind: type[Kind]) -> Kind | str:
+    """An answer as one of our own records, none of which is a text, or what is wrong with it."""
+    try:
+        return msgspec.convert(json.loads(text), kind)
+    except (ValueError, RecursionError, msgspec.ValidationError) as error:
+        # A decoder's or validator's words name a place in the answer, none of its text.
+        return str(error)
 
 
 def _cause(error: BaseException) -> str:
