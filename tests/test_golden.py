@@ -11,7 +11,7 @@ GOLDEN = sorted(path for path in (Path(__file__).parent / "golden").iterdir() if
 
 
 def test_there_is_a_golden_run_for_each_format() -> None:
-    assert [path.name for path in GOLDEN] == ["format-1"]
+    assert [path.name for path in GOLDEN] == ["format-1", "format-1-certificate"]
 
 
 @pytest.mark.parametrize("run", GOLDEN, ids=lambda path: path.name)
