@@ -253,6 +253,8 @@ def test_a_writer_that_fails_the_first_time_leaves_no_folder(run: RunFolder) -> 
 
 
 def test_an_interrupted_writer_leaves_the_old_version_and_nothing_else(run: RunFolder) -> None:
+    # A process started in the background of a script is born deaf to this signal.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     before = _everything(run.path)
 
     def interrupt(folder: Path) -> None:
