@@ -64,9 +64,14 @@ def probe(process: Process, requests: Requests, size: int) -> list[Probe]:
 
 def probe_run(process: Process, requests: Requests, probes: Sequence[Probe], outputs: Mapping[int, Output]) -> list[Probe]:
     """The sample's outputs in the run itself, by request index, as one more condition."""
-    alone = {p.request: p.output_ids for p in probes if p.condition == "alone"}
+    alone = _read_alone(probes)
     index = {request.digest: i for i, request in enumerate(requests.requests)}
     return [_compare(process, requests, "run", index[name], ids, outputs[index[name]]) for name, ids in alone.items()]
+
+
+def _read_alone(probes: Sequence[Probe]) -> dict[str, tuple[int, ...]]:
+    """What every request of the sample gave alone."""
+    return {p.request: p.output_ids for p in probes if p.condition == "alone"}
 
 
 def _read(process: Process, requests: Requests, batches: Sequence[Sequence[int]], *, warm: bool) -> dict[int, Output]:
@@ -107,7 +112,7 @@ def _compare(
 
 def certify(probes: Sequence[Probe], environments: Sequence[Mapping[str, str]]) -> Certificate:
     """Count the probes: every one again against what its request gave alone, whatever it says of itself."""
-    alone = {p.request: p.output_ids for p in probes if p.condition == "alone"}
+    alone = _read_alone(probes)
     probed: dict[str, int] = {}
     matched: dict[str, int] = {}
     divergences = []
@@ -132,7 +137,7 @@ def certify(probes: Sequence[Probe], environments: Sequence[Mapping[str, str]]) 
 def foreign_probe(probes: Sequence[Probe], predictions: Sequence[Prediction]) -> str | None:
     """What a reader's probes say that its predictions and they themselves do not bear out; None if nothing."""
     sealed = {prediction.request: prediction.output_ids for prediction in predictions}
-    alone = {p.request: p.output_ids for p in probes if p.condition == "alone"}
+    alone = _read_alone(probes)
     for number, p in enumerate(probes, 1):
         if p.request not in sealed or p.request not in alone:
             return f"line {number}: no request of this reader's sample"

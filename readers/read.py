@@ -151,12 +151,14 @@ def generate(
     progress(len(batches) - len(todo), len(batches), done, total)
     size = SAMPLE if reader.probe is msgspec.UNSET else reader.probe
     kept = kept_probes(probes, requests)
-    unfinished = bool(size and batches) and not any(probe.condition == "run" for probe in kept)
+    # Probes of a run that still has batches to do are not of this one: an earlier plan may have made other batches.
+    before = [probe for probe in kept if probe.condition != "run"]
+    unfinished = bool(size and batches) and (bool(todo) or before == kept)
     if todo or unfinished:
         with engines.run(max(1, min(reader.data_parallel or 1, len(todo)))) as processes:
-            if unfinished and not kept:
-                kept = probe(processes[0], requests, size)
-                write_lines(probes, kept)
+            if unfinished and not before:
+                before = probe(processes[0], requests, size)
+                write_lines(probes, before)
             finished = len(batches) - len(todo)
             for entry, batch in _work(processes, requests, todo):
                 journal.append(entry)
@@ -164,7 +166,7 @@ def generate(
                 progress(finished, len(batches), done, total)
             if unfinished:
                 made = _outputs(batches, [journal.entries[name] for name in names])
-                write_lines(probes, [*kept, *probe_run(processes[0], requests, kept, made)])
+                write_lines(probes, [*before, *probe_run(processes[0], requests, before, made)])
     return {name: journal.entries[name] for name in names}
 
 

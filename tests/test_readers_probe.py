@@ -251,6 +251,22 @@ def test_a_kill_after_the_last_batch_seals_as_an_undisturbed_run(tiny_model: Pat
         assert (folder / name).read_bytes() == (whole / READS / name).read_bytes()
 
 
+def test_probes_of_a_run_whose_batches_were_planned_anew_are_taken_again(tiny_model: Path, tmp_path: Path) -> None:
+    run = frozen_run(tmp_path, tiny_model)
+    whole = Path(shutil.copytree(run, tmp_path / "whole"))
+    coldread("read", str(whole))
+    # Another plan left probes that say what its batches gave; the journal holds none of this plan's.
+    folder = run / READS
+    folder.mkdir(parents=True)
+    probes = list(read_lines(whole / READS / "probes.jsonl", Probe))
+    other = [msgspec.structs.replace(p, output_ids=(9,), token=0) if p.condition == "run" else p for p in probes]
+    write_lines(folder / "probes.jsonl", other)
+    coldread("read", str(run))
+    assert (folder / "probes.jsonl").read_bytes() == (whole / READS / "probes.jsonl").read_bytes()
+    coldread("score", str(run))
+    coldread("replay", str(run))
+
+
 def _journal_of(sealed: Path, path: Path) -> None:
     """The journal that a sealed reader had before it was sealed."""
     requests = read_requests(sealed / READS / "requests")
