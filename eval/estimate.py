@@ -13,11 +13,10 @@ from typing import Any
 from msgspec import UNSET
 
 from eval.run import Plan, Say, run_all
-from offline.errors import ModelError
-from offline.experiment import Reader, ReaderPlan, ResolvedExperiment
+from offline.experiment import ReaderPlan, ResolvedExperiment
 from offline.run_folder import RunFolder
 from offline.steps import read_data, read_evidence, read_packets
-from readers.pins import Missing, locate, missing
+from readers.pins import find_tokenizer
 from readers.read import freeze_requests
 from readers.tokens import messages
 
@@ -47,7 +46,8 @@ def dry_run(plan: Plan, say: Say, rates: Rates) -> dict[str, Any]:
 def _estimate(run: RunFolder, experiment: ResolvedExperiment, plan: ReaderPlan, rates: Rates) -> dict[str, Any]:
     """Requests and tokens of one reader: counted with its tokenizer if that is to be had, else guessed from characters."""
     reader = plan.reader
-    lacking, folder, note = _find(reader)
+    found = find_tokenizer(reader)
+    lacking, folder, note = found.lacking, found.folder, found.note
     counted = folder is not None
     if folder is not None:
         requests = freeze_requests(run, experiment, plan, folder, whole=lacking is None)
@@ -69,17 +69,6 @@ def _estimate(run: RunFolder, experiment: ResolvedExperiment, plan: ReaderPlan, 
         "download": None if lacking is None else {"model": lacking.model, "bytes": lacking.size},
         **({"note": note} if note else {}),
     }
-
-
-def _find(reader: Reader) -> tuple[Missing | None, Path | None, str]:
-    """What would have to be downloaded, a folder with the tokenizer, and why there is none."""
-    try:
-        return None, locate(reader, fetch=False), ""
-    except ModelError as error:
-        lacking, note = missing(reader), str(error)
-    if lacking is None:
-        return None, None, note
-    return lacking, lacking.tokenizer, lacking.note
 
 
 def _guess(run: RunFolder, experiment: ResolvedExperiment, plan: ReaderPlan) -> tuple[int, int]:

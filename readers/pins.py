@@ -79,19 +79,6 @@ def locate(reader: Reader, *, fetch: bool = True) -> Path:
     return download(str(pin.repository), str(pin.revision), list(PATTERNS), whose=whose, fetch=fetch)
 
 
-def tokenizer_of(reader: Reader) -> Path:
-    """A folder with a reader's tokenizer, for counting; of a repository that is not here the small files alone are fetched."""
-    try:
-        return locate(reader, fetch=False)
-    except ModelError:
-        lacking = missing(reader)
-        if lacking is None:
-            raise
-        if lacking.tokenizer is None:
-            raise ModelError(f"reader {reader.name!r}: {lacking.note}") from None
-        return lacking.tokenizer
-
-
 @dataclass(frozen=True)
 class Missing:
     """What a reader's repository lacks on this machine: bytes to download, None if the hub cannot be asked (`note` says why).
@@ -117,6 +104,37 @@ def missing(reader: Reader) -> Missing | None:
         return Missing(name, sum(file.size for file in files), download_small(repository, revision, small), "")
     except (ConfigurationError, ModelError) as error:
         return Missing(name, None, None, str(error))
+
+
+@dataclass(frozen=True)
+class AtHand:
+    """What counting tokens takes: a folder with the tokenizer, None if it is not to be had (`note` says why).
+
+    lacking: what reading would have to download; None for a model that is here, or that no hub has.
+    """
+
+    folder: Path | None
+    lacking: Missing | None
+    note: str
+
+
+def find_tokenizer(reader: Reader) -> AtHand:
+    """A folder with a reader's tokenizer; of a repository that is not here the small files alone are fetched."""
+    try:
+        return AtHand(locate(reader, fetch=False), None, "")
+    except ModelError as error:
+        lacking = missing(reader)
+        if lacking is None:
+            return AtHand(None, None, str(error))
+        return AtHand(lacking.tokenizer, lacking, lacking.note)
+
+
+def tokenizer_of(reader: Reader) -> Path:
+    """The folder of `find_tokenizer`; ModelError if there is none."""
+    found = find_tokenizer(reader)
+    if found.folder is None:
+        raise ModelError(found.note if found.lacking is None else f"reader {reader.name!r}: {found.note}")
+    return found.folder
 
 
 def is_model_file(name: str) -> bool:
