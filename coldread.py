@@ -52,13 +52,13 @@ def _print(as_json: bool, result: dict[str, Any], human: Callable[[Console], Non
 
 
 @contextmanager
-def _progress() -> Iterator[Callable[[str], Callable[[int, int, int, int], None]]]:
-    """A bar on a terminal; elsewhere a plain line, at most one in ten seconds."""
+def _bars(step: str, unit: str) -> Iterator[Callable[[str], Callable[[int, int], None]]]:
+    """A bar for each model on a terminal; elsewhere plain lines, at most one in ten seconds. (done, in all) of `unit`."""
     if not _messages.is_terminal:
-        yield _plain_progress
+        yield lambda model: _plain(step, model, unit)
         return
     columns = (
-        TextColumn("    read  {task.description}"),
+        TextColumn(f"{step:>8}  {{task.description}}"),
         BarColumn(),
         MofNCompleteColumn(),
         TimeElapsedColumn(),
@@ -66,23 +66,35 @@ def _progress() -> Iterator[Callable[[str], Callable[[int, int, int, int], None]
     )
     with Progress(*columns, console=_messages) as bar:
 
-        def start(reader: str) -> Callable[[int, int, int, int], None]:
-            task = bar.add_task(escape(reader), total=None)
-            return lambda _done, _all, requests, total: bar.update(task, completed=requests, total=total)
+        def start(model: str) -> Callable[[int, int], None]:
+            task = bar.add_task(escape(model), total=None)
+            return lambda done, total: bar.update(task, completed=done, total=total)
 
         yield start
 
 
-def _plain_progress(reader: str) -> Callable[[int, int, int, int], None]:
+def _plain(step: str, model: str, unit: str) -> Callable[[int, int], None]:
     last = 0.0
 
-    def step(batches: int, all_batches: int, requests: int, total: int) -> None:
+    def tell(done: int, total: int) -> None:
         nonlocal last
-        if time.monotonic() - last >= 10 or batches == all_batches:
+        if time.monotonic() - last >= 10 or done == total:
             last = time.monotonic()
-            _say("read", f"{reader}: {requests} of {total} requests")
+            _say(step, f"{model}: {done} of {total} {unit}")
 
-    return step
+    return tell
+
+
+@contextmanager
+def _progress() -> Iterator[Callable[[str], Callable[[int, int, int, int], None]]]:
+    """Of readers, which also count batches."""
+    with _bars("read", "requests") as bars:
+
+        def start(reader: str) -> Callable[[int, int, int, int], None]:
+            tell = bars(reader)
+            return lambda _done, _all, requests, total: tell(requests, total)
+
+        yield start
 
 
 @app.command()
@@ -91,7 +103,7 @@ def run(
     data: Data = None,
     out: Annotated[Path | None, typer.Option(help="The run folder (default: runs/NAME).")] = None,
     limit: Limit = None,
-    until: Annotated[str, typer.Option(help="Last step: load, extract, freeze, read or score.")] = "score",
+    until: Annotated[str, typer.Option(help="Last step: load, extract, encode, freeze, read or score.")] = "score",
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Count requests, tokens, bytes, downloads and minutes; keep nothing.")
     ] = False,
@@ -99,7 +111,7 @@ def run(
     output_rate: Annotated[int, typer.Option(min=0, help="Output tokens a second, likewise.")] = 0,
     as_json: Json = False,
 ) -> None:
-    """Do everything: load, extract, freeze, read, score. Steps that are up to date are skipped."""
+    """Do everything: load, extract, encode, freeze, read, score. Steps that are up to date are skipped."""
     from eval import estimate as estimates
     from eval import run as steps
     from eval import tables
@@ -112,8 +124,8 @@ def run(
         _print(as_json, estimate, lambda console: tables.estimate(console, estimate))
         return
     folder = RunFolder(out or steps.default_out(plan.experiment))
-    with _progress() as progress:
-        steps.run_all(folder, plan, until, _say, progress)
+    with _bars("encode", "texts") as encoding, _progress() as progress:
+        steps.run_all(folder, plan, until, _say, progress, encoding)
     scored = until == "score" and bool(plan.experiment.readers)
     summary = score_summary(folder, plan.experiment) if scored else {}
     _print(
@@ -156,6 +168,17 @@ def extract(folder: RunArgument, as_json: Json = False) -> None:
     with place.lock():
         steps.extract(place, place.experiment(), _say)
     _print(as_json, {"run": str(folder), "step": "extract"}, lambda console: None)
+
+
+@app.command()
+def encode(folder: RunArgument, as_json: Json = False) -> None:
+    """Make the vectors and the rerank scores that retrieval views rank by; resumes an interrupted encoding."""
+    from eval import run as steps
+
+    place = RunFolder(folder)
+    with place.lock(), _bars("encode", "texts") as progress:
+        steps.encode(place, place.experiment(), _say, progress)
+    _print(as_json, {"run": str(folder), "step": "encode"}, lambda console: None)
 
 
 @app.command()

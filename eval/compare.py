@@ -15,7 +15,8 @@ from eval.score import score_inputs, sealed_blind
 from eval.templates import templates
 from offline.canonical import read_lines, read_record
 from offline.errors import StateError
-from offline.experiment import Pin, ReaderPlan
+from offline.experiment import ReaderPlan
+from offline.models import Pin
 from offline.run_folder import RunFolder
 from offline.steps import read_packets
 from readers.records import Request, Scheduled, Seal, Settings

@@ -36,7 +36,7 @@ def dry_run(plan: Plan, say: Say, rates: Rates) -> dict[str, Any]:
     """What the run would cost, reader by reader."""
     with tempfile.TemporaryDirectory(prefix="coldread-dry-run-") as name:
         run = RunFolder(Path(name) / "run")
-        run_all(run, plan, "freeze", say, lambda reader: lambda *counts: None)
+        run_all(run, plan, "freeze", say, lambda reader: lambda *counts: None, lambda model: lambda *counts: None)
         readers = {p.reader.name: _estimate(run, plan.experiment, p, rates) for p in plan.experiment.readers}
         size = sum(path.stat().st_size for path in run.path.rglob("*") if path.is_file())
         free = shutil.disk_usage(name).free

@@ -10,21 +10,24 @@ from eval.labels import commitment, labels_step
 from eval.score import score_run
 from extract.frontends import find_frontend
 from extract.steps import extract_step
+from offline.canonical import read_record
 from offline.configuration import find_config, load_yaml
 from offline.errors import ColdreadError, ConfigurationError, EngineError, ModelError, StateError
-from offline.experiment import Experiment, ResolvedExperiment, resolve
+from offline.experiment import Experiment, ResolvedExperiment, RetrievalSettings, resolve
 from offline.run_folder import RunFolder
-from offline.steps import freeze_step, fresh, load_step, raw_source, read_data
-from offline.views import find_view
+from offline.steps import freeze_step, fresh, load_step, model_work, raw_source, read_data
+from readers.encode import ENCODER, RERANKER, clear_journal, reranked_step, vectors_step
 from readers.engines import check_engine
 from readers.pins import check_pin
 from readers.probe import certificate_line
 from readers.read import Progress, make_measure, probe_reader, read
-from readers.records import Certificate
+from readers.records import Certificate, Encoded, RerankedBy
 from readers.seal import SEAL, reads_folder
 
-STEPS = ("load", "extract", "freeze", "read", "score")
+STEPS = ("load", "extract", "encode", "freeze", "read", "score")
 
+# From a model's name to what is told of its progress.
+Encoding = Callable[[str], Callable[[int, int], None]]
 # (step, what happened)
 Say = Callable[[str, str], None]
 
@@ -46,8 +49,10 @@ def make_plan(name: str, data: Path | None, limit: int | None) -> Plan:
         # A relative path in a file means relative to that file.
         data = path.parent / Path(given).expanduser()
     experiment = resolve(written, limit, str(path))
-    for plan in experiment.readers:
-        check_pin(plan.reader)
+    retrieval = experiment.retrieval or RetrievalSettings()
+    for pinned in (*(plan.reader for plan in experiment.readers), retrieval.encoder, retrieval.reranker):
+        if pinned is not None:
+            check_pin(pinned)
     return Plan(experiment, data)
 
 
@@ -82,6 +87,28 @@ def extract(run: RunFolder, experiment: ResolvedExperiment, say: Say) -> None:
     """Statements to triples."""
     written, counts = extract_step(run, experiment)
     say("extract", f"{_done(written)}: " + ", ".join(f"{count} {status}" for status, count in sorted(counts.items())))
+
+
+def encode(run: RunFolder, experiment: ResolvedExperiment, say: Say, progress: Encoding) -> None:
+    """Vectors and rerank scores, where a view needs them."""
+    work, retrieval = model_work(experiment), experiment.retrieval
+    if retrieval and retrieval.encoder and work.units:
+        written = vectors_step(run, experiment, progress(retrieval.encoder.name))
+        made = read_record(run.step_folder("vectors") / ENCODER, Encoded)
+        say(
+            "encode",
+            f"{_done(written)}: {retrieval.encoder.name}, {made.passages} passages and {made.queries} questions, "
+            f"{made.dimension} dimensions, {made.cut} texts cut to {made.environment['window']} tokens",
+        )
+    if retrieval and retrieval.reranker and work.stages:
+        written = reranked_step(run, experiment, progress(retrieval.reranker.name))
+        scored = read_record(run.step_folder("reranked") / RERANKER, RerankedBy)
+        say(
+            "encode",
+            f"{_done(written)}: {retrieval.reranker.name}, {scored.pairs} pairs, {scored.cut} filled the window of "
+            f"{scored.environment['window']} tokens",
+        )
+    clear_journal(run)
 
 
 def freeze(run: RunFolder, experiment: ResolvedExperiment, say: Say) -> None:
@@ -140,8 +167,7 @@ def start(run: RunFolder, plan: Plan, say: Say) -> None:
     The caller holds no lock yet; what can be known to be wrong without running anything is refused before a file is made.
     """
     experiment = plan.experiment
-    for view in experiment.views:
-        find_view(view)
+    model_work(experiment)
     find_frontend(experiment.frontend.kind)
     for each in experiment.readers:
         check_engine(each.reader)
@@ -164,7 +190,7 @@ def check_until(until: str) -> int:
     return STEPS.index(until)
 
 
-def run_all(run: RunFolder, plan: Plan, until: str, say: Say, progress: Callable[[str], Progress]) -> None:
+def run_all(run: RunFolder, plan: Plan, until: str, say: Say, progress: Callable[[str], Progress], encoding: Encoding) -> None:
     """Everything up to and including a step."""
     last = check_until(until)
     start(run, plan, say)
@@ -175,8 +201,10 @@ def run_all(run: RunFolder, plan: Plan, until: str, say: Say, progress: Callable
         if last >= 1:
             extract(run, experiment, say)
         if last >= 2:
+            encode(run, experiment, say, encoding)
+        if last >= 3:
             freeze(run, experiment, say)
-        if last >= 3 and experiment.readers:
-            read_all(run, experiment, None, say, progress)
         if last >= 4 and experiment.readers:
+            read_all(run, experiment, None, say, progress)
+        if last >= 5 and experiment.readers:
             say("score", _done(score_run(run, experiment)))

@@ -14,6 +14,7 @@ from msgspec import UNSET, UnsetType
 from offline.canonical import Record
 from offline.configuration import find_config, load_yaml
 from offline.errors import ConfigurationError
+from offline.models import Encoder, Reader, Reranker
 
 # FactConsolidation on the hub: MemoryAgentBench at this commit (spec §2).
 HUB_REPOSITORY = "ai-hyz/MemoryAgentBench"
@@ -82,58 +83,6 @@ class Prompt(Record, frozen=True):
     no_evidence: str
 
 
-class Pin(Record, frozen=True):
-    """Which model, exactly: one of `embedded`, `folder`, `served`, or `repository` with a 40-digit `revision`.
-
-    `served`: the name of a model behind a server, whose files and tokenizer nobody here can see. `fingerprint`: what the
-    model's files must hash to, as `coldread pin` prints it.
-    """
-
-    embedded: str | None = None
-    folder: str | None = None
-    repository: str | None = None
-    revision: str | None = None
-    served: str | UnsetType = UNSET
-    fingerprint: str | UnsetType = UNSET
-
-
-class Reader(Record, frozen=True):
-    """One pinned reader and how it generates.
-
-    `output_cap`: new tokens at most, -1 = the regime's. `input_cap`: input tokens at most, before the model's own window binds.
-    `batch_size`: requests generated together. `thinking`: what a template's switch is set to. `options` go to the engine,
-    each of which names its own. `attention`: an implementation by the engine's own name for it, `auto` = the engine's choice.
-    `input_rate`, `output_rate`: tokens a second, measured, for the estimate of `--dry-run` alone; 0 = unknown.
-    `batch_tokens`: padded input tokens that a batch may hold besides; unset = any number.
-    `date`: what the chat template takes for today, YYYY-MM-DD; a template that asks the clock is refused without it.
-
-    The rest cannot change an output. `probe`: requests that the determinism certificate samples, 0 = none, unset = 8.
-    `data_parallel`: processes that share the batches. `start_seconds`, `batch_seconds`: how long an engine may take to load,
-    and to answer a batch, before it counts as hanging.
-    """
-
-    name: str
-    engine: str
-    model: Pin
-    dtype: Literal["float32", "float16", "bfloat16"] = "float32"
-    device: str = "auto"
-    attention: str = "auto"
-    batch_size: int = 16
-    output_cap: int = -1
-    # The papers' cap: 262,144 tokens (spec §7).
-    input_cap: int = 262_144
-    thinking: bool = False
-    options: dict[str, str | int | bool] = {}
-    input_rate: int = 0
-    output_rate: int = 0
-    batch_tokens: int | UnsetType = UNSET
-    date: str | UnsetType = UNSET
-    probe: int | UnsetType = UNSET
-    data_parallel: int | UnsetType = UNSET
-    start_seconds: int | UnsetType = UNSET
-    batch_seconds: int | UnsetType = UNSET
-
-
 class ReaderUse(Record, frozen=True):
     """A reader by name or in full, and the views that it reads (all frozen ones, if it names none)."""
 
@@ -184,6 +133,36 @@ class ViewOverrides(Record, frozen=True):
     empty_selection: Literal["raw_history", "latest_state"] | None = None
 
 
+class RetrievalNumbers(Record, frozen=True):
+    """Numbers of the retrieval views beside fact_bm25; the compiler paper's (appendices C and I).
+
+    `chunk_tokens`: tokens of a chunk, or the encoder's window, if that is smaller. `chunk_k`: chunks shown. `candidates`: what
+    a reranker scores, and how deep rankings are fused. `rrf`: the constant of reciprocal rank fusion. `windows`: sliding
+    windows shown, out of `window_candidates`.
+    """
+
+    chunk_tokens: int = 512
+    chunk_k: int = 10
+    candidates: int = 100
+    rrf: int = 60
+    windows: int = 24
+    window_candidates: int = 64
+
+
+class RetrievalUse(RetrievalNumbers, frozen=True):
+    """How an experiment retrieves: its embedding model and its reranker, by name or in full."""
+
+    encoder: str | Encoder | None = None
+    reranker: str | Reranker | None = None
+
+
+class RetrievalSettings(RetrievalNumbers, frozen=True):
+    """The same, resolved."""
+
+    encoder: Encoder | None = None
+    reranker: Reranker | None = None
+
+
 class Frontend(Record, frozen=True):
     """How statements become triples. `grammar` names the forms of the grammar frontend."""
 
@@ -202,6 +181,7 @@ class Experiment(Record, frozen=True):
     regime: Literal["shared", "grid"] = "shared"
     settings: ViewOverrides = ViewOverrides()
     prompt: str = "reader"
+    retrieval: RetrievalUse | UnsetType = UNSET
 
 
 class ReaderPlan(Record, frozen=True):
@@ -223,6 +203,7 @@ class ResolvedExperiment(Record, frozen=True):
     settings: ViewSettings
     prompt: Prompt
     readers: tuple[ReaderPlan, ...]
+    retrieval: RetrievalSettings | UnsetType = UNSET
     format: Literal[1] = 1
 
 
@@ -263,6 +244,29 @@ def _plan(use: ReaderUse, experiment: Experiment, where: str) -> ReaderPlan:
             f"{where}: reader {reader.name!r} reads the view {view!r}, which is not frozen; add it to `views`",
         )
     return ReaderPlan(reader=reader, views=views)
+
+
+def _retrieval(use: RetrievalUse, where: str) -> RetrievalSettings:
+    """The retrieval section with its models' files read."""
+    beside = Path(where).parent
+    encoder, reranker = use.encoder, use.reranker
+    if isinstance(encoder, str):
+        encoder = load_yaml(find_config("encoders", encoder, beside), Encoder)
+    if isinstance(reranker, str):
+        reranker = load_yaml(find_config("rerankers", reranker, beside), Reranker)
+    numbers = {name: getattr(use, name) for name in RetrievalNumbers.__struct_fields__}
+    for name, value in numbers.items():
+        _check(value > 0, f"{where}: retrieval: {name} must be positive")
+    _check(
+        use.windows <= use.window_candidates,
+        f"{where}: retrieval: {use.windows} windows cannot be chosen out of {use.window_candidates} window_candidates",
+    )
+    for model in (encoder, reranker):
+        _check(
+            model is None or (model.batch_size > 0 and model.max_tokens > 0),
+            f"{where}: retrieval: batch_size and max_tokens of a model must be positive",
+        )
+    return RetrievalSettings(encoder=encoder, reranker=reranker, **numbers)
 
 
 def _is_day(text: str) -> bool:
@@ -335,4 +339,5 @@ def resolve(experiment: Experiment, limit: int | None, where: str) -> ResolvedEx
         settings=settings,
         prompt=prompt,
         readers=plans,
+        retrieval=UNSET if experiment.retrieval is UNSET else _retrieval(experiment.retrieval, where),
     )

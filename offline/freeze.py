@@ -9,6 +9,7 @@ from offline.experiment import Prompt, ViewSettings
 from offline.memory import Measure, Memory, Selection
 from offline.records import Evidence, Extraction, History, Packet, Question
 from offline.render import Rendered
+from offline.vectors import Retrieval
 from offline.views import View, find_view
 
 
@@ -28,24 +29,36 @@ def freeze(
     prompt: Prompt,
     views: Sequence[str],
     measure: Measure = len,
+    retrieval: Retrieval | None = None,
 ) -> Frozen:
     """Freeze the packets of these views. The same arguments give the same packets, byte for byte."""
     found = [(name, find_view(name)) for name in views]
     frozen: dict[tuple[str, str], tuple[Packet, Evidence]] = {}
-    by_text = {statement.text: statement for statement in extraction.statements}
     by_history: dict[str, list[Question]] = {}
     for question in questions:
         by_history.setdefault(question.history, []).append(question)
-    # One history at a time, with its own part of the extraction: its indexes are freed before the next one's are built.
-    for history in histories:
-        part = Extraction(tuple({s.text: by_text[s.text] for s in history.statements}.values()), extraction.relations)
-        memory = Memory(history, part, settings, prompt.heading, measure)
-        for packet, evidence in freeze_memory(memory, by_history.get(history.id, []), found, prompt):
+    for memory in memories(histories, extraction, settings, prompt.heading, measure, retrieval):
+        for packet, evidence in freeze_memory(memory, by_history.get(memory.history.id, []), found, prompt):
             frozen[packet.view, packet.question] = (packet, evidence)
     ordered = {view: [frozen[view, question.id] for question in questions] for view in views}
     texts = {evidence.digest: evidence for pairs in ordered.values() for _, evidence in pairs}
     packets = {view: tuple(packet for packet, _ in pairs) for view, pairs in ordered.items()}
     return Frozen(packets, tuple(texts.values()))
+
+
+def memories(
+    histories: Sequence[History],
+    extraction: Extraction,
+    settings: ViewSettings,
+    heading: str,
+    measure: Measure = len,
+    retrieval: Retrieval | None = None,
+) -> Iterator[Memory]:
+    """Each history compiled with its own part of the extraction, one at a time: its indexes are freed before the next's."""
+    by_text = {statement.text: statement for statement in extraction.statements}
+    for history in histories:
+        part = Extraction(tuple({s.text: by_text[s.text] for s in history.statements}.values()), extraction.relations)
+        yield Memory(history, part, settings, heading, measure, retrieval)
 
 
 def freeze_memory(

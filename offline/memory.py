@@ -7,9 +7,11 @@ from functools import cached_property
 from offline.errors import ConfigurationError
 from offline.experiment import ViewSettings
 from offline.graph import Edge, Graph, Key, compile_graph
+from offline.passages import WINDOW_CHARACTERS, WINDOW_OVERLAP, Chunk, Passage, cut_characters, passages
 from offline.records import Extraction, Fallback, History
 from offline.render import Line, Rendered, record_line, render
-from offline.retrievers.bm25 import BM25, TOKENIZERS
+from offline.retrievers import Corpus
+from offline.vectors import Retrieval
 
 Measure = Callable[[str], int]
 
@@ -36,18 +38,25 @@ class Memory:
     """Everything a view may use, for one history. Nothing here knows an answer."""
 
     def __init__(
-        self, history: History, extraction: Extraction, settings: ViewSettings, heading: str, measure: Measure = len
+        self,
+        history: History,
+        extraction: Extraction,
+        settings: ViewSettings,
+        heading: str,
+        measure: Measure = len,
+        retrieval: Retrieval | None = None,
     ) -> None:
         self.history = history
         self.settings = settings
         self.heading = heading
         self.measure = measure
+        self.retrieval = retrieval or Retrieval()
         self.graph: Graph = compile_graph(history, extraction)
         self._relation_words = {relation.name: relation.words for relation in extraction.relations}
         self._statements = {statement.position: statement for statement in history.statements}
         self._lines: dict[int, Line] = {}
         self._closures: dict[tuple[str, int, bool], list[Key]] = {}
-        self._ranking: tuple[str, list[Edge]] = ("", [])
+        self._corpora: dict[str, Corpus] = {}
         self._rendered: dict[Selection, Rendered] = {}
 
     def line(self, position: int) -> str:
@@ -97,20 +106,36 @@ class Memory:
         """Current edges, newest first; edges of one record in key order."""
         return sorted(self.graph.current.values(), key=lambda edge: (-edge.position, edge.key))
 
-    def fact_documents(self) -> list[str]:
-        """What BM25 indexes of each of `facts`: the statement's text, subject, object, the relation's words."""
+    def corpus(self, unit: str) -> Corpus:
+        """The passages of one unit, newest first, and the retrievers over them.
+
+        unit: `fact` (current edges), `chunk` (tokens of the encoder), `chunkN` (N characters) or `window` (sliding).
+        """
+        if unit not in self._corpora:
+            cut = self._facts() if unit == "fact" else passages(self._chunks(unit), self.lines)
+            self._corpora[unit] = Corpus(unit, cut, self.settings, self.retrieval)
+        return self._corpora[unit]
+
+    def _facts(self) -> list[Passage]:
+        """BM25's words: the statement's text, subject, object, the relation's words; a model's text: the statement."""
         texts, words = self._statements, self._relation_words
-        return [f"{texts[e.position].text} {e.surface} {e.value} {words[e.relation]}" for e in self.facts]
+        return [
+            Passage((e.position,), text, f"{text} {e.surface} {e.value} {words[e.relation]}")
+            for e in self.facts
+            for text in (texts[e.position].text,)
+        ]
+
+    def _chunks(self, unit: str) -> list[Chunk]:
+        if unit == "chunk":
+            return self.retrieval.need_vectors().chunks.get(self.history.id, [])
+        if unit == "window":
+            return cut_characters(self.history.id, self.lines, WINDOW_CHARACTERS, WINDOW_OVERLAP)
+        return cut_characters(self.history.id, self.lines, int(unit.removeprefix("chunk")))
 
     @cached_property
-    def _bm25(self) -> BM25:
-        return BM25(self.fact_documents(), TOKENIZERS[self.settings.tokenizer])
-
-    def rank_facts(self, question: str) -> list[Edge]:
-        """The k current facts that BM25 ranks first."""
-        if self._ranking[0] != question:
-            self._ranking = (question, [self.facts[i] for i in self._bm25.rank(question, self.settings.k)])
-        return self._ranking[1]
+    def lines(self) -> list[Line]:
+        """The rendered lines of all records, in order."""
+        return [self._line(position) for position in self._statements]
 
     def settle(self, selection: Selection) -> Selection:
         """Apply the regime's fallbacks to a view's choice."""

@@ -16,9 +16,11 @@ T = TypeVar("T")
 class Registry(Generic[T]):
     """Names and implementations of one seam."""
 
-    def __init__(self, kind: str, group: str) -> None:
+    def __init__(self, kind: str, group: str, also: str = "") -> None:
         self.kind = kind
         self.group = group
+        # What else can be named, for the error that lists the names.
+        self.also = also
         self._ours: dict[str, T] = {}
 
     def register(self, name: str) -> Callable[[T], T]:
@@ -62,7 +64,7 @@ class Registry(Generic[T]):
                 f"{self.kind} {name!r} is declared by {declared} (entry point group {self.group!r}); uninstall all but one"
             )
         if not theirs:
-            raise ConfigurationError(f"unknown {self.kind} {name!r}; known: {', '.join(self.names())}")
+            raise ConfigurationError(f"unknown {self.kind} {name!r}; known: {', '.join(self.names())}{self.also}")
         try:
             loaded: T = theirs[0].load()
         except Exception as error:

@@ -32,9 +32,17 @@ from offline.experiment import ResolvedExperiment
 MANIFEST = "manifest.json"
 EXPERIMENT = "experiment.yaml"
 # The command that runs a step.
-COMMANDS = {"data": "load", "labels": "load", "extraction": "extract", "packets": "freeze", "scores": "score"}
+COMMANDS = {
+    "data": "load",
+    "labels": "load",
+    "extraction": "extract",
+    "vectors": "encode",
+    "reranked": "encode",
+    "packets": "freeze",
+    "scores": "score",
+}
 # What may stand in a run's top folder.
-STEP_FOLDERS = ("data", "labels", "extraction", "packets", "reads", "scores")
+STEP_FOLDERS = ("data", "labels", "extraction", "vectors", "reranked", "packets", "reads", "scores")
 
 
 class FileEntry(Record, frozen=True):

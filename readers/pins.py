@@ -6,6 +6,7 @@ hence from one commit; every file that can change an output is hashed.
 
 import re
 import shlex
+from collections.abc import Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -14,7 +15,7 @@ from msgspec import UNSET
 
 from offline.canonical import digest_of, file_digest
 from offline.errors import ConfigurationError, ModelError
-from offline.experiment import Reader
+from offline.models import Encoder, Reader, Reranker
 from offline.run_folder import MANIFEST
 from readers.embedded import embedded_folder
 from readers.hub import download, download_small, look_up
@@ -28,37 +29,52 @@ _KINDS = ("embedded", "folder", "repository", "served")
 # Files that make a model what it is. Pickled weights (.bin, .pt) are left out on purpose: safetensors only.
 WEIGHTS = ".safetensors"
 PATTERNS = ("*.json", f"*{WEIGHTS}", "*.jinja", "*.txt", "*.model", "*.tiktoken")
+# The folders in which sentence-transformers keeps a model's further modules: 1_Pooling, 2_Normalize, 2_Dense, 1_LogitScore.
+MODULES = ("[0-9]_*/*.json", f"[0-9]_*/*{WEIGHTS}")
+
+Pinned = Reader | Encoder | Reranker
 
 
-def check_pin(reader: Reader) -> None:
+def kind_of(pinned: Pinned) -> str:
+    """What a pinned model is called in messages: reader, encoder or reranker."""
+    return type(pinned).__name__.lower()
+
+
+def patterns_of(pinned: Pinned) -> tuple[str, ...]:
+    """The files that make this model what it is."""
+    if isinstance(pinned, Reader):
+        return PATTERNS
+    # A commit without safetensors is read with torch's restricted unpickler, and only where its configuration names the file.
+    return (*PATTERNS, *MODULES, *([pinned.weights] if pinned.weights.endswith(".bin") else []))
+
+
+def check_pin(reader: Pinned) -> None:
     """ConfigurationError or ModelError unless the pin names exactly one immutable thing."""
-    pin = reader.model
+    pin, whose = reader.model, f"{kind_of(reader)} {reader.name!r}"
     given = [name for name in _KINDS if getattr(pin, name) not in (None, UNSET)]
     if len(given) != 1:
-        raise ConfigurationError(
-            f"reader {reader.name!r}: model gives {', '.join(given) or 'nothing'}; give one of {', '.join(_KINDS)}"
-        )
+        raise ConfigurationError(f"{whose}: model gives {', '.join(given) or 'nothing'}; give one of {', '.join(_KINDS)}")
+    if pin.served is not UNSET and not isinstance(reader, Reader):
+        raise ConfigurationError(f"{whose}: only a reader can be a served model; give a folder or a repository")
     if pin.served == "" or (pin.served is not UNSET and pin.fingerprint is not UNSET):
         raise ConfigurationError(
-            f"reader {reader.name!r}: `served` is the name that a server lists the model by, and no files are here that a "
+            f"{whose}: `served` is the name that a server lists the model by, and no files are here that a "
             "fingerprint could cover; give the name alone"
         )
     if pin.repository is None:
         if pin.revision is not None:
-            raise ConfigurationError(f"reader {reader.name!r}: a revision goes with a repository, not with {given[0]}")
+            raise ConfigurationError(f"{whose}: a revision goes with a repository, not with {given[0]}")
     elif pin.revision is None or not _COMMIT.fullmatch(pin.revision):
         raise ModelError(
-            f"reader {reader.name!r}: {pin.repository} at revision {pin.revision!r} is not pinned; branches and tags move: "
+            f"{whose}: {pin.repository} at revision {pin.revision!r} is not pinned; branches and tags move: "
             f"give the 40-digit commit, or let `coldread pin {shlex.quote(pin.repository)} --write FILE` fill it into the "
             "reader file"
         )
     if pin.fingerprint is not UNSET and not _SHA256.fullmatch(pin.fingerprint):
-        raise ModelError(
-            f"reader {reader.name!r}: fingerprint {pin.fingerprint!r} is no sha256 of 64 digits; `coldread pin` prints it"
-        )
+        raise ModelError(f"{whose}: fingerprint {pin.fingerprint!r} is no sha256 of 64 digits; `coldread pin` prints it")
 
 
-def locate(reader: Reader, *, fetch: bool = True) -> Path:
+def locate(reader: Pinned, *, fetch: bool = True) -> Path:
     """The folder of a pinned model on this machine; ModelError if it is not to be had.
 
     A repository is downloaded at its commit if need be, unless `fetch` is False. A served model's files are not here: its
@@ -71,12 +87,14 @@ def locate(reader: Reader, *, fetch: bool = True) -> Path:
     if pin.folder is not None:
         folder = Path(pin.folder).expanduser()
         if not folder.is_dir():
-            raise ModelError(f"reader {reader.name!r}: model folder {folder} is not there; check `folder` in its configuration")
+            raise ModelError(
+                f"{kind_of(reader)} {reader.name!r}: model folder {folder} is not there; check `folder` in its configuration"
+            )
         return folder
     if pin.served is not UNSET:
         return CODEC_FOLDER
-    whose = f"reader {reader.name!r}: "
-    return download(str(pin.repository), str(pin.revision), list(PATTERNS), whose=whose, fetch=fetch)
+    whose = f"{kind_of(reader)} {reader.name!r}: "
+    return download(str(pin.repository), str(pin.revision), list(patterns_of(reader)), whose=whose, fetch=fetch)
 
 
 @dataclass(frozen=True)
@@ -92,15 +110,15 @@ class Missing:
     note: str
 
 
-def missing(reader: Reader) -> Missing | None:
+def missing(reader: Pinned) -> Missing | None:
     """What reading would download; None for a model that no hub has. The weights are not fetched."""
     repository, revision = reader.model.repository, reader.model.revision
     if repository is None or revision is None:
         return None
     name = f"{repository}@{revision}"
     try:
-        files = [file for file in look_up(repository, revision).files if is_model_file(file.name)]
-        small = [file.name for file in files if not file.name.endswith(WEIGHTS)]
+        files = [file for file in look_up(repository, revision).files if is_model_file(file.name, patterns_of(reader))]
+        small = [file.name for file in files if not file.name.endswith((WEIGHTS, ".bin"))]
         return Missing(name, sum(file.size for file in files), download_small(repository, revision, small), "")
     except (ConfigurationError, ModelError) as error:
         return Missing(name, None, None, str(error))
@@ -137,14 +155,16 @@ def tokenizer_of(reader: Reader) -> Path:
     return found.folder
 
 
-def is_model_file(name: str) -> bool:
-    """Whether a file of this name, at the top of a model's folder, makes the model what it is. A run's manifest does not."""
-    return "/" not in name and name != MANIFEST and any(fnmatchcase(name, pattern) for pattern in PATTERNS)
+def is_model_file(name: str, patterns: Sequence[str] = PATTERNS) -> bool:
+    """Whether a file of this name in a model's folder makes the model what it is. A run's manifest does not."""
+    alike = (pattern for pattern in patterns if pattern.count("/") == name.count("/"))
+    return name != MANIFEST and any(fnmatchcase(name, pattern) for pattern in alike)
 
 
-def model_files(folder: Path) -> list[Path]:
-    """Every file of a folder (not below it) that makes a model what it is, by name."""
-    return sorted(path for path in folder.iterdir() if is_model_file(path.name) and path.is_file())
+def model_files(folder: Path, patterns: Sequence[str] = PATTERNS) -> list[Path]:
+    """Every file of a folder that makes a model what it is, by name."""
+    found = {path for pattern in patterns for path in folder.glob(pattern) if path.is_file()}
+    return sorted(path for path in found if is_model_file(path.relative_to(folder).as_posix(), patterns))
 
 
 def tokenizer_files(folder: Path) -> list[Path]:
@@ -152,9 +172,12 @@ def tokenizer_files(folder: Path) -> list[Path]:
     return [path for path in model_files(folder) if path.suffix != WEIGHTS]
 
 
-def fingerprint(folder: Path) -> Model:
+def fingerprint(folder: Path, patterns: Sequence[str] = PATTERNS) -> Model:
     """Hash every model file of a folder; ModelError if it holds no model."""
-    files = tuple(ModelFile(name=p.name, sha256=file_digest(p), size=p.stat().st_size) for p in model_files(folder))
+    files = tuple(
+        ModelFile(name=path.relative_to(folder).as_posix(), sha256=file_digest(path), size=path.stat().st_size)
+        for path in model_files(folder, patterns)
+    )
     return model_of(files, str(folder))
 
 
@@ -165,19 +188,19 @@ def model_of(files: tuple[ModelFile, ...], where: str) -> Model:
     return Model(fingerprint=digest_of(files), files=files)
 
 
-def identify(reader: Reader, folder: Path) -> Model:
-    """The model in a folder, hashed; ModelError if the reader's pin expects another fingerprint.
+def identify(reader: Pinned, folder: Path) -> Model:
+    """The model in a folder, hashed; ModelError if its pin expects another fingerprint.
 
     Of a served model, a name is all that there is.
     """
     if reader.model.served is not UNSET:
         return Model(fingerprint=digest_of(("served", reader.model.served)), files=())
-    model, expected = fingerprint(folder), reader.model.fingerprint
+    model, expected = fingerprint(folder, patterns_of(reader)), reader.model.fingerprint
     if expected is not UNSET and model.fingerprint != expected:
         raise ModelError(
-            f"reader {reader.name!r}: the model files in {folder} have the fingerprint {model.fingerprint}, the pin expects "
-            f"{expected}: a file was changed, added or left out; restore the folder (a download: remove it, and it is fetched "
-            f"again), or, if these files are meant, put what `coldread pin {shlex.quote(str(folder))}` prints into the reader "
-            "file"
+            f"{kind_of(reader)} {reader.name!r}: the model files in {folder} have the fingerprint {model.fingerprint}, the pin "
+            f"expects {expected}: a file was changed, added or left out; restore the folder (a download: remove it, and it is "
+            f"fetched again), or, if these files are meant, put what `coldread pin {shlex.quote(str(folder))}` prints into its "
+            "configuration"
         )
     return model

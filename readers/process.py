@@ -16,7 +16,8 @@ import msgspec
 
 from offline.canonical import encode
 from offline.errors import AlteredError, ConfigurationError, EngineError, GuardError, ModelError, StateError
-from offline.experiment import FactConsolidationData, Reader, ResolvedExperiment
+from offline.experiment import FactConsolidationData, ResolvedExperiment
+from offline.models import Reader
 from offline.run_folder import RunFolder
 from readers import worker
 from readers.engines import EngineStart

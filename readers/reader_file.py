@@ -9,7 +9,7 @@ import yaml
 from offline.canonical import read_bytes, write_bytes
 from offline.configuration import load_yaml, parse_yaml
 from offline.errors import ConfigurationError
-from offline.experiment import Pin, Reader
+from offline.models import Pin, Reader
 from readers.describe import model_line
 
 

@@ -5,7 +5,7 @@ from typing import Literal
 from msgspec import UNSET, UnsetType
 
 from offline.canonical import Record
-from offline.experiment import Reader
+from offline.models import Encoder, Reader, Reranker
 
 FinishReason = Literal["stop", "length", "error"]
 
@@ -208,4 +208,28 @@ class Timings(Record, frozen=True):
 
     seconds: str
     batches: int
+    format: Literal[1] = 1
+
+
+class Encoded(Record, frozen=True):
+    """How the vectors beside it were made. `passages`, `queries`: distinct texts; `cut`: those that the window cut."""
+
+    encoder: Encoder
+    model: Model
+    environment: dict[str, str]
+    passages: int
+    queries: int
+    dimension: int
+    cut: int
+    format: Literal[1] = 1
+
+
+class RerankedBy(Record, frozen=True):
+    """How the scores beside it were made. `cut`: pairs that filled the window, so that their end may be missing."""
+
+    reranker: Reranker
+    model: Model
+    environment: dict[str, str]
+    pairs: int
+    cut: int
     format: Literal[1] = 1

@@ -9,7 +9,8 @@ import numpy as np
 
 from offline.canonical import digest_of, read_bytes, read_lines, read_record, write_bytes, write_lines, write_record
 from offline.errors import AlteredError, ConfigurationError
-from offline.experiment import Prompt, Reader
+from offline.experiment import Prompt
+from offline.models import Reader
 from offline.records import Evidence, Packet, Question
 from readers.records import Model, Request, Scheduled, Settings
 from readers.served import Tokenizer

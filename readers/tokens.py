@@ -16,7 +16,8 @@ from msgspec import UNSET
 
 from offline.canonical import digest_of, file_digest
 from offline.errors import ConfigurationError, ModelError
-from offline.experiment import Prompt, Reader
+from offline.experiment import Prompt
+from offline.models import Reader
 from offline.records import Message
 from readers.pins import tokenizer_files
 from readers.served import MessageBytes, Tokenizer

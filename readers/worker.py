@@ -95,10 +95,11 @@ def serve(source: BinaryIO, sink: BinaryIO) -> None:
         send(Failed(message=str(error), exit_code=error.exit_code))
     except Exception as error:
         traceback.print_exc()
-        send(Failed(message=f"{type(error).__name__}: {error}{_cure(error)}", exit_code=0))
+        send(Failed(message=f"{type(error).__name__}: {error}{cure(error)}", exit_code=0))
 
 
-def _cure(error: Exception) -> str:
+def cure(error: Exception) -> str:
+    """What to do about an error, if it says that memory ran out."""
     if isinstance(error, MemoryError) or "out of memory" in str(error).lower():
         return " (memory ran out: set a smaller batch_size, or batch_tokens, in the reader's configuration)"
     return ""
@@ -118,7 +119,7 @@ def _answer(engine: Engine, message: ToWorker) -> Done | Weighed:
     return Done(outputs=tuple(engine.generate(message.inputs)))
 
 
-def _die_with_parent() -> None:
+def die_with_parent() -> None:
     """Ask Linux to end this process when its parent ends; elsewhere the end of its input does, a batch later."""
     if sys.platform == "linux":
         import ctypes
@@ -128,7 +129,7 @@ def _die_with_parent() -> None:
 
 def main() -> None:
     """Keep the pipes to ourselves: for all else in this process and below it, input is empty and output goes to errors."""
-    _die_with_parent()
+    die_with_parent()
     source, sink = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
     nothing = os.open(os.devnull, os.O_RDONLY)
     os.dup2(nothing, 0)

@@ -10,9 +10,10 @@ import msgspec
 
 from eval.run import make_plan
 from extract.frontends import extract
-from offline.experiment import Pin, Prompt, Reader, SyntheticData
+from offline.experiment import Prompt, SyntheticData
 from offline.freeze import Frozen, freeze
 from offline.loaders import load
+from offline.models import Pin, Reader
 from offline.records import Question
 from offline.steps import raw_source
 from readers.engines import EngineStart

@@ -6,7 +6,7 @@ from typing import Any
 from http_double import Asked, Double
 
 from offline.canonical import encode
-from offline.experiment import Pin, Reader
+from offline.models import Pin, Reader
 from offline.records import Message
 from readers.engines import EngineStart
 from readers.engines.openai import OpenAIEngine

@@ -18,7 +18,7 @@ from eval.compare import Item, paired_cells, pin_text, stated
 from eval.records import Score
 from eval.templates import chat_text, lacking
 from offline.canonical import read_lines, read_record
-from offline.experiment import Pin
+from offline.models import Pin
 from offline.run_folder import RunFolder
 from readers.records import Request, Scheduled, Settings
 from readers.seal import read_seal

@@ -120,7 +120,8 @@ def test_the_tokeniser_setting_decides_whether_another_script_is_found() -> None
     # "Cafe" and a combining accent in the record, one composed letter in the question.
     texts = ["محمد leads to Cafe\u0301.", "Bo leads to Cy.", "Di leads to Ed."]
     found = {
-        tokenizer: memory(texts, tokenizer=tokenizer).rank_facts("محمد café")[0].position for tokenizer in ("ascii", "unicode")
+        tokenizer: memory(texts, tokenizer=tokenizer).corpus("fact").rank("bm25", "محمد café", 1)[0].positions[0]
+        for tokenizer in ("ascii", "unicode")
     }
     # ASCII: no token but "caf", a token of neither; all scores are zero and the newest record comes first.
     assert found == {"ascii": 2, "unicode": 0}
@@ -141,4 +142,6 @@ def test_scores_and_order_on_the_real_6k_facts_equal_rank_bm25(real_world: RealW
         scores = oracle.get_scores(_tokens(question.text))
         np.testing.assert_allclose(ours.scores(question.text), scores, rtol=0, atol=1e-9)
         expected = sorted(range(len(facts)), key=lambda i: (-round(float(scores[i]), 9), -facts[i].position))[:100]
-        assert [fact.position for fact in compiled.rank_facts(question.text)] == [facts[i].position for i in expected]
+        assert [fact.positions[0] for fact in compiled.corpus("fact").rank("bm25", question.text, 100)] == [
+            facts[i].position for i in expected
+        ]

@@ -188,12 +188,13 @@ def _matched_by_hand(compiled: Memory, text: str) -> list[int]:
     room = sum(1 + len(compiled.line(p)) for p in cmc)
     room -= sum(1 + len(compiled.line(p)) for p in compiled.graph.unresolved)
     taken: list[int] = []
-    for fact in compiled.rank_facts(text):
-        if fact.position in taken or fact.position in compiled.graph.unresolved:
+    for fact in compiled.corpus("fact").rank("bm25", text, 100):
+        (position,) = fact.positions
+        if position in taken or position in compiled.graph.unresolved:
             continue
-        if 1 + len(compiled.line(fact.position)) <= room:
-            taken.append(fact.position)
-            room -= 1 + len(compiled.line(fact.position))
+        if 1 + len(compiled.line(position)) <= room:
+            taken.append(position)
+            room -= 1 + len(compiled.line(position))
     return sorted(taken)
 
 

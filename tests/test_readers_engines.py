@@ -8,7 +8,7 @@ import torch
 from tiny import make_model
 
 from offline.errors import ConfigurationError, ModelError
-from offline.experiment import Pin, Reader
+from offline.models import Pin, Reader
 from readers.engines import EngineStart, find_engine
 from readers.engines.transformers import TransformersEngine, _first_of_ties
 from readers.pins import fingerprint

@@ -16,7 +16,7 @@ from tiny import CLOCK_TEMPLATE, STUCK_TEMPLATE, TEMPLATE, coldread, make_model,
 
 from offline.configuration import load_yaml, parse_yaml
 from offline.errors import ModelError
-from offline.experiment import Pin, Reader
+from offline.models import Pin, Reader
 from offline.records import Message
 from readers.describe import describe
 from readers.hub import licence_of
@@ -72,7 +72,7 @@ def pin(world: World, home: Path, *arguments: str, code: int = 0) -> dict[str, A
 SCRIPT = """
 import json, sys
 from offline.errors import ColdreadError
-from offline.experiment import Pin, Reader
+from offline.models import Pin, Reader
 from offline.records import Message
 from readers.pins import identify, locate
 from readers.tokens import ChatTokenizer

@@ -7,7 +7,7 @@ from http_double import Reply, ids, later, said, serve
 from openai_engines import BYTES, KEY, chat_engine, id_engine, question, text
 
 from offline.errors import ConfigurationError, EngineError
-from offline.experiment import Pin, Reader
+from offline.models import Pin, Reader
 from readers.engines import check_engine
 
 

@@ -11,7 +11,7 @@ from http_double import Asked, Reply, later, said, serve
 from openai_engines import BYTES, KEY, chat_engine, question, text
 
 from offline.errors import ConfigurationError, EngineError
-from offline.experiment import Pin, Reader
+from offline.models import Pin, Reader
 from readers.engines import check_engine
 
 

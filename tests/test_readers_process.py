@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from tiny import ANSWER, coldread, frozen_run, their_reader, write_experiment, write_rows
 
 from offline.errors import ConfigurationError, EngineError
-from offline.experiment import Pin, Reader
+from offline.models import Pin, Reader
 from readers.process import Process, _devices
 from readers.records import Model, Request, Settings
 from readers.requests import Requests, batches_of

@@ -7,7 +7,7 @@ import pytest
 
 from offline.configuration import load_yaml, parse_yaml
 from offline.errors import ConfigurationError
-from offline.experiment import Pin, Reader
+from offline.models import Pin, Reader
 from readers.reader_file import reader_that_names, write_pin
 
 COMMIT, SHA = "8" * 39 + "f", "9" * 63 + "f"

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from openai_engines import BYTES, chat_engine, text
 
 from offline.errors import AlteredError, ConfigurationError
-from offline.experiment import Pin, Reader
+from offline.models import Pin, Reader
 from offline.records import Message
 from readers.engines import check_engine
 from readers.pins import check_pin, identify

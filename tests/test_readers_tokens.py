@@ -19,7 +19,8 @@ from tiny import (
 
 from offline.canonical import digest
 from offline.errors import ConfigurationError, ModelError
-from offline.experiment import Pin, Prompt, Reader
+from offline.experiment import Prompt
+from offline.models import Pin, Reader
 from offline.records import Evidence, Message, Packet, Question
 from readers.pins import fingerprint
 from readers.requests import make_requests, make_settings, read_requests, write_requests

@@ -206,7 +206,7 @@ def test_the_server_gives_logprobs_and_forgets_its_prefix_cache() -> None:
     import torch
     from transformers import AutoModelForCausalLM
 
-    from offline.experiment import Pin, Reader
+    from offline.models import Pin, Reader
     from offline.records import Message
     from readers.engines import EngineStart
     from readers.engines.openai import OpenAIEngine

@@ -1,1 +1,104 @@
-"""Retrievers: a query to ranked documents. Ties have a rule: equal scores go newest first."""
+"""Retrievers: a query to ranked passages of one history. Equal scores go newest first, for every retriever.
+
+A retriever is made by a factory `(Corpus) -> Retriever`, registered by name; `coldread.retrievers` is the entry point group.
+`NAME_rerank` orders the best of NAME anew by the reranker's scores.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from offline.experiment import ViewSettings
+from offline.passages import Passage
+from offline.registry import Registry
+from offline.vectors import Retrieval
+
+RERANK = "_rerank"
+
+
+class Retriever(Protocol):
+    """Ranks the passages of the corpus that it was made from; indices count from the newest passage."""
+
+    def rank(self, query: str, k: int) -> list[int]:
+        """Indices of the k best passages, best first; fewer only if there are fewer."""
+        ...
+
+    def matches(self, query: str, k: int) -> list[int]:
+        """The same without passages that only fill up: those of which the retriever says nothing for this query."""
+        ...
+
+
+class Corpus:
+    """The passages of one history, newest first, with the retrievers over them, each made when first asked for."""
+
+    def __init__(self, unit: str, passages: Sequence[Passage], settings: ViewSettings, retrieval: Retrieval) -> None:
+        self.unit = unit
+        self.passages = passages
+        self.settings = settings
+        self.retrieval = retrieval
+        self._retrievers: dict[str, Retriever] = {}
+        self._ranked: dict[str, tuple[str, int, list[Passage]]] = {}
+
+    def retriever(self, name: str) -> Retriever:
+        """The retriever called `name` over these passages; ConfigurationError if there is none."""
+        if name not in self._retrievers:
+            self._retrievers[name] = find_retriever(name)(self)
+        return self._retrievers[name]
+
+    def rank(self, name: str, query: str, k: int) -> list[Passage]:
+        """The k passages that a retriever ranks first, best first."""
+        known = self._ranked.get(name)
+        if known is None or known[0] != query or known[1] < k:
+            known = (query, k, [self.passages[i] for i in self.retriever(name).rank(query, k)])
+            self._ranked[name] = known
+        return known[2][:k]
+
+
+MakeRetriever = Callable[[Corpus], Retriever]
+RETRIEVERS: Registry[MakeRetriever] = Registry("retriever", "coldread.retrievers")
+
+
+def retriever(name: str, *, vectors: bool = False) -> Callable[[MakeRetriever], MakeRetriever]:
+    """Decorator: enter a factory of retrievers; `vectors`: it ranks by the frozen vectors of its corpus."""
+
+    def enter(make: Any) -> MakeRetriever:
+        make.needs_vectors = vectors
+        return RETRIEVERS.register(name)(make)
+
+    return enter
+
+
+def find_retriever(name: str) -> MakeRetriever:
+    """The factory of the retriever called `name`; ConfigurationError if there is none."""
+    from offline.retrievers import bm25, dense, fusion, rerank  # noqa: F401  (they register themselves)
+
+    if name.endswith(RERANK):
+        find_retriever(name.removesuffix(RERANK))
+        return rerank.reranked(name.removesuffix(RERANK))
+    return RETRIEVERS.get(name)
+
+
+def retriever_names() -> list[str]:
+    """Names of all first stages, sorted."""
+    from offline.retrievers import bm25, dense, fusion  # noqa: F401  (they register themselves)
+
+    return RETRIEVERS.names()
+
+
+def needs_vectors(name: str) -> bool:
+    """Whether a retriever ranks by vectors; of another package's, its attribute `needs_vectors` says so."""
+    return bool(getattr(find_retriever(name.removesuffix(RERANK)), "needs_vectors", False))
+
+
+def best(scores: NDArray[np.float64], k: int) -> list[int]:
+    """Indices of the k highest scores, highest first; of equal ones, the smaller index first."""
+    k = min(k, len(scores))
+    if k <= 0:
+        return []
+    # Negated, so that a stable ascending sort keeps equal scores in order.
+    keys = -scores
+    candidates = np.flatnonzero(keys <= np.partition(keys, k - 1)[k - 1])
+    order = candidates[np.argsort(keys[candidates], kind="stable")[:k]]
+    return [int(index) for index in order]

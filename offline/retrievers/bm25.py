@@ -13,8 +13,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from offline.retrievers import Corpus, best, retriever
+
 # rank_bm25 0.2.2, class BM25Okapi: k1, b and epsilon by default.
 K1, B, EPSILON = 1.5, 0.75, 0.25
+# Of sliding windows (compiler paper, appendix I; its b is 0.75 too).
+WINDOW_K1 = 1.2
 # Scores closer than this are a tie.
 DECIMALS = 9
 
@@ -38,7 +42,9 @@ TOKENIZERS: dict[str, Callable[[str], list[str]]] = {"ascii": ascii_tokens, "uni
 class BM25:
     """An index over documents given newest first; query and documents share one tokeniser."""
 
-    def __init__(self, documents: Sequence[str], tokenize: Callable[[str], list[str]] = ascii_tokens) -> None:
+    def __init__(
+        self, documents: Sequence[str], tokenize: Callable[[str], list[str]] = ascii_tokens, k1: float = K1, b: float = B
+    ) -> None:
         self._tokenize = tokenize
         self.size = len(documents)
         lengths = np.zeros(self.size)
@@ -52,7 +58,7 @@ class BM25:
                 where.append(index)
                 counts.append(count)
         mean_length = lengths.sum() / self.size if self.size else 0.0
-        normal = K1 * (1 - B + B * lengths / mean_length) if mean_length else lengths
+        normal = k1 * (1 - b + b * lengths / mean_length) if mean_length else lengths
         idf = {t: math.log(self.size - len(w) + 0.5) - math.log(len(w) + 0.5) for t, (w, _) in lists.items()}
         floor = EPSILON * (sum(idf.values()) / len(idf)) if idf else 0.0
         self._lists: dict[str, tuple[NDArray[Any], NDArray[np.float64]]] = {}
@@ -60,7 +66,7 @@ class BM25:
             documents_of = np.array(where, dtype=np.int32)
             frequency = np.array(counts, dtype=np.int64)
             weight = idf[token] if idf[token] >= 0 else floor
-            self._lists[token] = (documents_of, weight * (frequency * (K1 + 1) / (frequency + normal[documents_of])))
+            self._lists[token] = (documents_of, weight * (frequency * (k1 + 1) / (frequency + normal[documents_of])))
 
     def scores(self, query: str) -> NDArray[np.float64]:
         """float64[documents]: each document's score, summed in the order of the query's tokens."""
@@ -73,11 +79,18 @@ class BM25:
 
     def rank(self, query: str, k: int) -> list[int]:
         """Indices of the k best documents, best first; zero scores fill up, fewer than k only if there are fewer."""
-        k = min(k, self.size)
-        if k == 0:
-            return []
-        # Negated, so that a stable ascending sort keeps equal scores in document order, newest first.
-        keys = -np.round(self.scores(query), DECIMALS)
-        candidates = np.flatnonzero(keys <= np.partition(keys, k - 1)[k - 1])
-        best = candidates[np.argsort(keys[candidates], kind="stable")[:k]]
-        return [int(index) for index in best]
+        return best(np.round(self.scores(query), DECIMALS), k)
+
+    def matches(self, query: str, k: int) -> list[int]:
+        """The k best of the documents that hold a token of the query."""
+        holding = [self._lists[token][0] for token in set(self._tokenize(query)) if token in self._lists]
+        documents = np.unique(np.concatenate(holding)) if holding else np.zeros(0, dtype=np.int32)
+        scores = np.round(self.scores(query), DECIMALS)[documents]
+        return [int(documents[place]) for place in best(scores, k)]
+
+
+@retriever("bm25")
+def bm25(corpus: Corpus) -> BM25:
+    """BM25 over the passages' words; sliding windows take the compiler paper's own k1."""
+    words = [passage.words for passage in corpus.passages]
+    return BM25(words, TOKENIZERS[corpus.settings.tokenizer], k1=WINDOW_K1 if corpus.unit == "window" else K1)

@@ -1,28 +1,105 @@
-"""Views that rank current facts by the question's words."""
+"""Views that rank passages by the question: which unit, which retriever, how many, or how much of another view's length.
+
+A name says it all: `fact_bm25`, `chunk4096_bm25`, `fact_hybrid_k10`, `fact_dense_matched_to_prior_refresh`.
+"""
+
+import re
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
 
 from offline.memory import Memory, Selection
+from offline.passages import Passage
 from offline.records import Question
-from offline.views import VIEWS
-from offline.views.graph import cmc
+from offline.retrievers import RERANK, needs_vectors, retriever_names
+
+_UNIT = re.compile(r"(?P<unit>fact|window|chunk(?:[1-9][0-9]{1,6})?)_(?P<retriever>.+)")
+_MATCHED = re.compile(r"(?P<view>.+?)_matched(?:_to_(?P<other>.+))?")
+_AT_K = re.compile(r"(?P<view>.+)_k(?P<k>[1-9][0-9]{0,4})")
 
 
-@VIEWS.register("fact_bm25")
-def fact_bm25(memory: Memory, question: Question) -> Selection:
-    """The k current facts that BM25 ranks first."""
-    return Selection(tuple(edge.position for edge in memory.rank_facts(question.text)))
+@dataclass(frozen=True)
+class RetrievalView:
+    """A view that shows the best passages of a ranking.
+
+    unit: what is ranked, see `Memory.corpus`. k: passages shown, None = what the settings say. match: whole passages that
+    still fit this view's evidence length are shown instead, one that does not fit is skipped.
+    """
+
+    unit: str
+    retriever: str
+    k: int | None = None
+    match: "Callable[[Memory, Question], Selection] | None" = None
+
+    def __call__(self, memory: Memory, question: Question) -> Selection:
+        """The records of the chosen passages."""
+        ranked = self.ranked(memory, question)
+        structured = self.unit == "fact"
+        if self.match is not None:
+            length = _room(memory, question, self.match, structured=structured)
+            unresolved = memory.graph.unresolved if structured else ()
+            return Selection(_fitting(memory, ranked, length, unresolved), structured, may_fall_back=False)
+        if self.unit == "window" and self.k is None:
+            budget, windows = memory.settings.budget, memory.retrieval.settings.windows
+            room = None if budget < 0 else budget - len(memory.heading)
+            return Selection(_fitting(memory, ranked, room, limit=windows), structured)
+        return Selection(tuple(dict.fromkeys(p for passage in ranked for p in passage.positions)), structured)
+
+    def model_work(self) -> tuple[set[str], set[tuple[str, str]]]:
+        """What models must have done for this view: units to encode, and (unit, first stage) whose best are to be scored."""
+        units, stages = self.match.model_work() if isinstance(self.match, RetrievalView) else (set(), set())
+        if self.unit == "chunk" or needs_vectors(self.retriever):
+            units.add(self.unit)
+        if self.retriever.endswith(RERANK):
+            stages.add((self.unit, self.retriever.removesuffix(RERANK)))
+        return units, stages
+
+    def ranked(self, memory: Memory, question: Question) -> list[Passage]:
+        """The passages to choose from, best first."""
+        numbers = memory.retrieval.settings
+        usual = {"fact": memory.settings.k, "window": numbers.window_candidates}
+        k = self.k or usual.get(self.unit, numbers.chunk_k)
+        return memory.corpus(self.unit).rank(self.retriever, question.text, k)
 
 
-@VIEWS.register("fact_bm25_matched")
-def fact_bm25_matched(memory: Memory, question: Question) -> Selection:
-    """Whole facts of that ranking that still fit cmc's evidence length; one that does not fit is skipped."""
-    shown = memory.render(memory.settle(cmc(memory, question)))
-    unresolved = set(memory.graph.unresolved)
+def _room(memory: Memory, question: Question, match: Callable[[Memory, Question], Selection], *, structured: bool) -> int:
+    """Characters of another view's evidence, less those of unresolved records, which are shown in any case."""
+    shown = memory.render(memory.settle(match(memory, question)))
     room = len(shown.text) - len(memory.heading)
-    room -= sum(1 + len(memory.line(position)) for position in shown.positions if position in unresolved)
-    chosen: dict[int, None] = {}
-    for edge in memory.rank_facts(question.text):
-        size = 1 + len(memory.line(edge.position))
-        if edge.position not in chosen and edge.position not in unresolved and size <= room:
-            chosen[edge.position] = None
-            room -= size
-    return Selection(tuple(chosen), may_fall_back=False)
+    if structured:
+        unresolved = set(memory.graph.unresolved)
+        room -= sum(1 + len(memory.line(position)) for position in shown.positions if position in unresolved)
+    return room
+
+
+def _fitting(
+    memory: Memory, ranked: Iterable[Passage], room: int | None, shown: Iterable[int] = (), limit: int | None = None
+) -> tuple[int, ...]:
+    """Records of the passages, best first, whose new lines still fit; `limit` passages at most, no room = any length.
+
+    shown: records that are there in any case; a passage that adds none is passed over.
+    """
+    there, chosen, taken = set(shown), [], 0
+    for passage in ranked:
+        new = [position for position in dict.fromkeys(passage.positions) if position not in there]
+        size = sum(1 + len(memory.line(position)) for position in new)
+        if limit is not None and taken == limit:
+            break
+        if new and (room is None or size <= room):
+            there.update(new)
+            chosen += new
+            taken += 1
+            room = None if room is None else room - size
+    return tuple(chosen)
+
+
+def parse(name: str, find: "Callable[[str], Callable[[Memory, Question], Selection]]") -> RetrievalView | None:
+    """The retrieval view that a name spells, None if it spells none; `find` looks up the view that another is matched to."""
+    if match := _MATCHED.fullmatch(name):
+        view = parse(match["view"], find)
+        return view and replace(view, match=find(match["other"] or "cmc"))
+    if at := _AT_K.fullmatch(name):
+        view = parse(at["view"], find)
+        return view and replace(view, k=int(at["k"]))
+    named = _UNIT.fullmatch(name)
+    known = named and named["retriever"].removesuffix(RERANK) in retriever_names()
+    return RetrievalView(named["unit"], named["retriever"]) if named and known else None

@@ -11,7 +11,7 @@ import msgspec
 
 from offline.canonical import Record
 from offline.errors import ConfigurationError
-from offline.experiment import Reader
+from offline.models import Reader
 from offline.registry import Registry
 from readers.records import Output, Settings
 

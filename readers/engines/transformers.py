@@ -6,6 +6,7 @@ from typing import Any
 
 from offline.canonical import Record
 from offline.errors import ConfigurationError, ModelError
+from readers.devices import device_name, torch_device
 from readers.engines import ENGINES, LOCAL, OPTIONS, EngineStart, engine_options
 from readers.records import Output
 
@@ -39,7 +40,7 @@ class TransformersEngine:
         self._cudnn = options.cudnn
         self._torch: Any = torch
         self._settings = settings
-        self._device = _device(torch, reader.device)
+        self._device = torch_device(torch, reader.device)
         transformers.utils.logging.set_verbosity_error()
         transformers.utils.logging.disable_progress_bar()
         try:
@@ -70,12 +71,11 @@ class TransformersEngine:
     def environment(self) -> dict[str, str]:
         """Versions, device, dtype, attention and threads: what can change an output."""
         torch = self._torch
-        device = torch.cuda.get_device_name(self._device) if self._device.type == "cuda" else platform.machine()
         return {
             "engine": "transformers",
             "python": platform.python_version(),
             **self._versions,
-            "device": f"{self._device.type} {device}",
+            "device": f"{self._device.type} {device_name(torch, self._device)}",
             "dtype": str(self._model.dtype).removeprefix("torch."),
             "attention": str(self._model.config._attn_implementation),
             **({} if self._cudnn else {"cudnn": "off"}),
@@ -112,14 +112,6 @@ class TransformersEngine:
             if token in self._settings.stop_ids:
                 return Output(ids=tuple(ids[: index + 1]), finish_reason="stop")
         return Output(ids=tuple(ids), finish_reason="length")
-
-
-def _device(torch: Any, wanted: str) -> Any:
-    if wanted == "auto":
-        wanted = "cuda" if torch.cuda.is_available() else "cpu"
-    if wanted.startswith("cuda") and not torch.cuda.is_available():
-        raise ConfigurationError(f"device {wanted!r} is not there: PyTorch sees no CUDA; use device: cpu or auto")
-    return torch.device(wanted)
 
 
 def _first_of_ties(torch: Any) -> Any:

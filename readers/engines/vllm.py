@@ -13,7 +13,7 @@ from typing import Any, Literal
 
 from offline.canonical import Record
 from offline.errors import ConfigurationError, EngineError, ModelError
-from offline.experiment import Reader
+from offline.models import Reader
 from readers.engines import ENGINES, LOCAL, OPTIONS, EngineStart, engine_options
 from readers.records import Output
 

@@ -1,0 +1,45 @@
+"""Reciprocal rank fusion: several rankings made one, by ranks alone."""
+
+from collections.abc import Sequence
+from fractions import Fraction
+
+from offline.retrievers import Corpus, Retriever, retriever
+
+
+class Fusion:
+    """Sums 1 / (constant + rank) over rankings, ranks counted from 1, each ranking taken `depth` deep (Cormack et al., 2009).
+
+    Sums are exact fractions. Passages that no ranking names fill up, newest first; so do those that a ranking itself only
+    fills up with, which would otherwise earn their place by being new.
+    """
+
+    def __init__(self, rankers: Sequence[Retriever], size: int, constant: int, depth: int) -> None:
+        self._rankers = rankers
+        self._size = size
+        self._constant = constant
+        self._depth = depth
+
+    def matches(self, query: str, k: int) -> list[int]:
+        """Indices of the k best passages that a ranking names."""
+        depth = max(k, self._depth)
+        scores: dict[int, Fraction] = {}
+        for ranker in self._rankers:
+            for rank, index in enumerate(ranker.matches(query, depth), 1):
+                scores[index] = scores.get(index, Fraction(0)) + Fraction(1, self._constant + rank)
+        return sorted(scores, key=lambda index: (-scores[index], index))[:k]
+
+    def rank(self, query: str, k: int) -> list[int]:
+        """Indices of the k best passages, best first."""
+        named = self.matches(query, k)
+        if len(named) < min(k, self._size):
+            known = set(named)
+            named += [index for index in range(self._size) if index not in known][: k - len(named)]
+        return named
+
+
+@retriever("hybrid", vectors=True)
+def hybrid(corpus: Corpus) -> Fusion:
+    """BM25 and dense retrieval, with equal weight."""
+    rankers = [corpus.retriever("bm25"), corpus.retriever("dense")]
+    numbers = corpus.retrieval.settings
+    return Fusion(rankers, len(corpus.passages), numbers.rrf, numbers.candidates)

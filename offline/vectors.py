@@ -1,0 +1,139 @@
+"""Frozen outputs of retrieval models: vectors of texts, scores of pairs, and chunk boundaries that a tokenizer set.
+
+A model's last bits depend on batch, device and library, so its outputs are made once, stored and hashed; whatever ranks
+by them is a pure function of what is stored.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from offline.canonical import Record, digest, read_bytes, read_lines, write_bytes, write_lines
+from offline.errors import AlteredError, ConfigurationError
+from offline.experiment import RetrievalSettings
+from offline.passages import Chunk
+
+Role = Literal["query", "passage"]
+# A coordinate in fixed point: so many bits behind the point. Vectors have length 1, so a product of two coordinates takes 48
+# bits and so does any sum of them: float64, which holds 53, adds them without rounding, in whatever order.
+BITS = 24
+TEXTS, VECTORS, CHUNKS, SCORES = "texts.jsonl", "vectors.f32", "chunks.jsonl", "scores.jsonl"
+
+
+def text_digest(text: str) -> str:
+    """What a text is stored under."""
+    return digest(text.encode())
+
+
+class TextRow(Record, frozen=True, gc=False):
+    """Which text a row of vectors.f32 encodes, by its sha256, and as what."""
+
+    role: Role
+    digest: str
+
+
+class PairScores(Record, frozen=True, gc=False):
+    """A reranker's scores of one query with its candidate passages, all named by the sha256 of their texts."""
+
+    query: str
+    passages: tuple[str, ...]
+    scores: tuple[str, ...]
+
+
+class Vectors:
+    """Encoded texts: a row of `matrix`, float32[texts, dimension], for each of `rows`; chunk boundaries by history."""
+
+    def __init__(self, rows: Sequence[TextRow], matrix: NDArray[np.float32], chunks: Sequence[Chunk]) -> None:
+        self._rows = {(row.role, row.digest): number for number, row in enumerate(rows)}
+        self._matrix = matrix
+        self.chunks: dict[str, list[Chunk]] = {}
+        for chunk in chunks:
+            self.chunks.setdefault(chunk.history, []).append(chunk)
+
+    def of(self, role: Role, texts: Sequence[str]) -> NDArray[np.float32]:
+        """float32[texts, dimension] in fixed point: whole numbers, coordinates times 2^24, which float32 holds exactly.
+
+        AlteredError for a text that was not encoded.
+        """
+        rows = []
+        for text in texts:
+            row = self._rows.get((role, text_digest(text)))
+            if row is None:
+                raise AlteredError(f"{TEXTS}: the {role} {text[:60]!r} was not encoded; run `coldread encode` again")
+            rows.append(row)
+        fixed: NDArray[np.float32] = np.rint(self._matrix[rows] * np.float32(1 << BITS))
+        return fixed
+
+
+class Scores:
+    """Reranked pairs: a score for each (query, passage)."""
+
+    def __init__(self, pairs: Sequence[PairScores]) -> None:
+        self._of = {pair.query: dict(zip(pair.passages, map(float, pair.scores), strict=True)) for pair in pairs}
+
+    def of(self, query: str, passages: Sequence[str]) -> list[float]:
+        """Scores of these passage texts for a query; AlteredError for a pair that was not scored."""
+        known = self._of.get(text_digest(query), {})
+        try:
+            return [known[text_digest(passage)] for passage in passages]
+        except KeyError as error:
+            raise AlteredError(
+                f"{SCORES}: a passage of the question {query[:60]!r} was not scored; run `coldread encode` again"
+            ) from error
+
+
+@dataclass(frozen=True)
+class Retrieval:
+    """What retrieval views rest on besides the history: their settings, and what models made of the texts."""
+
+    settings: RetrievalSettings = field(default_factory=RetrievalSettings)
+    vectors: Vectors | None = None
+    scores: Scores | None = None
+
+    def need_vectors(self) -> Vectors:
+        """The vectors; ConfigurationError if none were made."""
+        if self.vectors is None:
+            raise ConfigurationError("a dense view needs an embedding model: name one under `retrieval: {encoder: …}`")
+        return self.vectors
+
+    def need_scores(self) -> Scores:
+        """The scores; ConfigurationError if none were made."""
+        if self.scores is None:
+            raise ConfigurationError("a reranked view needs a reranker: name one under `retrieval: {reranker: …}`")
+        return self.scores
+
+
+def write_vectors(folder: Path, rows: Sequence[TextRow], matrix: NDArray[np.float32], chunks: Sequence[Chunk]) -> None:
+    """Store vectors as little-endian float32 in row order, which text each row is, and the chunk boundaries."""
+    write_lines(folder / TEXTS, rows)
+    write_bytes(folder / VECTORS, [matrix.astype("<f4", copy=False).tobytes()])
+    write_lines(folder / CHUNKS, chunks)
+
+
+def read_vectors(folder: Path) -> Vectors:
+    """What `write_vectors` stored; AlteredError if the array does not fit its index."""
+    rows = list(read_lines(folder / TEXTS, TextRow))
+    data = np.frombuffer(read_bytes(folder / VECTORS), dtype="<f4")
+    if not rows or data.size % len(rows):
+        raise AlteredError(f"{folder / VECTORS}: {data.nbytes} bytes do not fit the {len(rows)} texts of {TEXTS}")
+    return Vectors(rows, data.reshape(len(rows), -1), list(read_lines(folder / CHUNKS, Chunk)))
+
+
+def read_scores(folder: Path) -> Scores:
+    """The stored scores of a reranker."""
+    return Scores(list(read_lines(folder / SCORES, PairScores)))
+
+
+def check_vectors(matrix: NDArray[np.float32], name: str) -> None:
+    """ConfigurationError unless every row is a number of length 1 (or 0), which fixed point rests on."""
+    lengths = np.linalg.norm(matrix.astype(np.float64), axis=1)
+    wrong = ~(np.abs(lengths - 1) < 1e-3) & (lengths != 0)
+    if wrong.any():
+        raise ConfigurationError(
+            f"encoder {name!r}: {int(wrong.sum())} of {len(matrix)} vectors are not of length 1 (the first: "
+            f"{lengths[wrong][0]}); with float16 weights this can be an overflow: try another dtype"
+        )

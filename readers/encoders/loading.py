@@ -1,0 +1,63 @@
+"""What loading an embedding model and a reranker have in common."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from offline.errors import ColdreadError, ConfigurationError, ModelError
+from readers.devices import device_name
+
+
+def libraries(whose: str) -> tuple[Any, Any]:
+    """PyTorch and sentence-transformers, quiet; ConfigurationError says how to install them."""
+    try:
+        import sentence_transformers
+        import torch
+        import transformers
+    except ImportError as error:
+        raise ConfigurationError(f"{whose} needs {error.name}; run: pip install 'coldread[retrieval]'") from error
+    transformers.utils.logging.set_verbosity_error()
+    transformers.utils.logging.disable_progress_bar()
+    return torch, sentence_transformers
+
+
+def options(torch: Any, dtype: str, weights: str) -> dict[str, Any]:
+    """How sentence-transformers loads the model inside; never its code, and pickled weights only where they were asked for.
+
+    Those pass through PyTorch's restricted unpickler, which builds tensors and nothing else.
+    """
+    model: dict[str, Any] = {"dtype": getattr(torch, dtype), "use_safetensors": weights == "safetensors"}
+    if weights != "safetensors":
+        model["weights_only"] = True
+    return {"local_files_only": True, "trust_remote_code": False, "model_kwargs": model}
+
+
+@contextmanager
+def loading(whose: str, folder: str) -> Iterator[None]:
+    """Turn whatever the library raises into one ModelError."""
+    try:
+        yield
+    except ColdreadError:
+        raise
+    except Exception as error:
+        said = " ".join(str(error).split())[:400]
+        raise ModelError(f"{whose}: the model in {folder} cannot be loaded: {type(error).__name__}: {said}") from error
+
+
+def environment(torch: Any, library: Any, model: Any, device: Any) -> dict[str, str]:
+    """Versions, device, dtype, attention and threads: what can change an output. No time, no path."""
+    import platform
+
+    import transformers
+
+    inner = model.transformers_model
+    return {
+        "python": platform.python_version(),
+        "torch": str(torch.__version__),
+        "transformers": str(transformers.__version__),
+        "sentence-transformers": str(library.__version__),
+        "device": f"{device.type} {device_name(torch, device)}",
+        "dtype": str(inner.dtype).removeprefix("torch."),
+        "attention": str(inner.config._attn_implementation),
+        "threads": str(torch.get_num_threads()),
+    }

@@ -1,0 +1,54 @@
+"""A process with one retrieval model in it: the parent calls the model's methods, results come back."""
+
+import os
+from collections.abc import Callable, Iterator
+from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
+from multiprocessing import get_context
+from typing import Any
+
+from offline.errors import ColdreadError, EngineError
+from readers.worker import cure, die_with_parent
+
+# call(method, *arguments): calls a method of the model in its process.
+Call = Callable[..., Any]
+_model: Any = None
+
+
+@contextmanager
+def model_process(load: Callable[..., Any], *arguments: Any, whose: str) -> Iterator[Call]:
+    """Load a model in a new process by `load(*arguments)`, a function at the top of a module.
+
+    ColdreadErrors of the process come back as they are; EngineError for any other, and for a process that ends.
+    """
+    with ProcessPoolExecutor(1, mp_context=get_context("spawn"), initializer=_prepare) as pool:
+
+        def run(function: Callable[..., Any], *values: Any) -> Any:
+            try:
+                return pool.submit(function, *values).result()
+            except ColdreadError:
+                raise
+            except BrokenProcessPool as error:
+                raise EngineError(f"{whose}: its process was killed (by hand, or because memory ran out)") from error
+            except Exception as error:
+                raise EngineError(f"{whose}: {type(error).__name__}: {error}{cure(error)}") from error
+
+        run(_load, load, *arguments)
+        yield lambda method, *values: run(_call, method, *values)
+
+
+def _prepare() -> None:
+    """Offline, ended with its parent, and silent on standard output, which is the command's."""
+    die_with_parent()
+    os.dup2(2, 1)
+    os.environ.update(HF_HUB_OFFLINE="1", TRANSFORMERS_OFFLINE="1", TOKENIZERS_PARALLELISM="false")
+
+
+def _load(load: Callable[..., Any], *arguments: Any) -> None:
+    global _model
+    _model = load(*arguments)
+
+
+def _call(method: str, *values: Any) -> Any:
+    return getattr(_model, method)(*values)

@@ -1,0 +1,67 @@
+"""A reranker: a score for each query and passage, by sentence-transformers' CrossEncoder. Lives in the model's process.
+
+A sequence classifier scores by its one logit; a causal model by the log-odds of `yes` against `no` as the next token.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from msgspec import UNSET
+from numpy.typing import NDArray
+
+from offline.errors import ModelError
+from offline.models import Reranker
+from readers.devices import torch_device
+from readers.encoders.loading import environment, libraries, loading, options
+
+
+class RerankingModel:
+    """One loaded reranker. `window`: tokens of a pair at most."""
+
+    def __init__(self, reranker: Reranker, folder: str) -> None:
+        whose = f"reranker {reranker.name!r}"
+        self._torch, self._library = libraries(whose)
+        self._reranker = reranker
+        self._device = torch_device(self._torch, reranker.device)
+        shared = options(self._torch, reranker.dtype, reranker.weights)
+        if reranker.template is not UNSET:
+            shared["processor_kwargs"] = {"chat_template": reranker.template}
+        with loading(whose, folder):
+            self._model: Any = self._library.CrossEncoder(folder, device=str(self._device), **shared)
+            if self._model.num_labels != 1:
+                raise ModelError(f"{whose}: a reranker gives one score, this model gives {self._model.num_labels}")
+            self.window = min(reranker.max_tokens, self._model.max_seq_length or reranker.max_tokens)
+            self._model.max_seq_length = self.window
+            self._features([("a", "b")])  # a template without the roles is refused here, not after an hour
+
+    def _features(self, pairs: list[tuple[str, str]]) -> Any:
+        return self._model.preprocess(pairs, prompt=self._instruction())
+
+    def _instruction(self) -> str | None:
+        return None if self._reranker.instruction is UNSET else self._reranker.instruction
+
+    def describe(self) -> dict[str, str]:
+        """The environment, and what was resolved of the model."""
+        return {
+            **environment(self._torch, self._library, self._model, self._device),
+            "window": str(self.window),
+            "modules": " ".join(type(module).__name__ for module in self._model),
+        }
+
+    def score(self, pairs: Sequence[tuple[str, str]], batch_size: int) -> tuple[NDArray[np.float32], int]:
+        """float32[pairs], logits, since probabilities would tie where they are near 1; and how many pairs filled the window."""
+        scores, full = [], 0
+        for at in range(0, len(pairs), batch_size):
+            batch = [(query, passage) for query, passage in pairs[at : at + batch_size]]
+            full += int((self._features(batch)["attention_mask"].sum(dim=1) >= self.window).sum())
+            made = self._model.predict(
+                batch,
+                prompt=self._instruction(),
+                batch_size=batch_size,
+                activation_fn=self._torch.nn.Identity(),
+                show_progress_bar=False,
+                convert_to_numpy=True,
+            )
+            scores.append(np.asarray(made, dtype=np.float32).reshape(len(batch)))
+        return np.concatenate(scores), full
