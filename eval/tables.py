@@ -77,13 +77,17 @@ def coverage(console: Console, result: dict[str, Any]) -> None:
     console.print(table)
 
 
+def _size(count: int | None) -> str:
+    return "size unknown" if count is None else f"{count / 1e9:.2f} GB"
+
+
 def estimate(console: Console, result: dict[str, Any]) -> None:
     """What a run would cost, reader by reader."""
     headings = ("questions", "requests", "input tokens", "output tokens <=", "minutes", "download")
     table = _table("dry run: nothing was read, nothing is kept", ("reader",), headings)
     for name, cost in result["readers"].items():
         lacking = cost["download"]
-        size = "" if lacking is None else "size unknown" if lacking["bytes"] is None else f"{lacking['bytes'] / 1e9:.2f} GB"
+        size = "" if lacking is None else _size(lacking["bytes"])
         table.add_row(
             name,
             str(cost["questions"]),
@@ -94,6 +98,14 @@ def estimate(console: Console, result: dict[str, Any]) -> None:
             size or "nothing",
         )
     console.print(table)
+    for name, work in result.get("encode", {}).items():
+        counts = ", ".join(f"{count} {what}" for what, count in work.items() if what != "download")
+        lacking = work["download"]
+        size = "" if lacking is None else f", would download {lacking['model']} ({_size(lacking['bytes'])})"
+        console.print(escape(f"{name}: about {counts}{size}"), highlight=False, soft_wrap=True)
+    if result.get("stand_ins"):
+        pairs = ", ".join(f"{view} as {other}" for view, other in result["stand_ins"].items())
+        console.print(escape(f"reckoned by views of their length that need no model: {pairs}"), highlight=False, soft_wrap=True)
     console.print(f"{result['bytes'] / 1e6:.1f} MB in the run folder before predictions", highlight=False)
     for name, cost in result["readers"].items():
         if cost["download"]:

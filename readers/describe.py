@@ -17,7 +17,7 @@ from offline.canonical import Record, file_digest
 from offline.errors import ConfigurationError, ModelError
 from offline.models import Pin
 from readers.hub import Listing, card_of, download_small, licence_of, look_up
-from readers.pins import WEIGHTS, fingerprint, is_model_file, model_of
+from readers.pins import MODULES_FILE, PICKLED, WEIGHTS, fingerprint, is_model_file, model_of, patterns_among
 from readers.records import Model, ModelFile
 from readers.tokens import ChatTokenizer
 
@@ -31,7 +31,7 @@ class Description(Record, frozen=True):
     """A model as `coldread pin` shows it.
 
     line: the `model:` line of a reader file. licence: "" if none is stated. gated: None for a local folder.
-    weights: bytes of all .safetensors files. window: positions, -1 if config.json names none.
+    weights: bytes of all weights. window: positions, -1 if config.json names none.
     thinking, clock, bos, stop_ids: what tokenizer and template do, None where they cannot be tried. bos: how many
     beginning-of-sequence ids an input opens with. findings: what a user of this model must know, one sentence each.
     """
@@ -89,8 +89,9 @@ def model_line(pin: Pin) -> str:
 
 
 def _local(given: str, folder: Path) -> _Found:
-    _check_weights([path.name for path in folder.iterdir()], str(folder))
-    model = fingerprint(folder)
+    names = [path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()]
+    _check_weights(names, str(folder))
+    model = fingerprint(folder, patterns_among(names))
     licence = licence_of(card_of(folder / "README.md")) if (folder / "README.md").is_file() else ""
     if not licence:
         licence = ", ".join(sorted(path.name for path in folder.iterdir() if fnmatch(path.name.upper(), "LICEN[CS]E*")))
@@ -101,9 +102,11 @@ def _local(given: str, folder: Path) -> _Found:
 def _from_hub(repository: str, listing: Listing) -> _Found:
     """The files of a commit: weights hashed by the hub, the others downloaded and hashed here."""
     where = f"{repository} at {listing.commit}"
-    _check_weights([file.name for file in listing.files], where)
-    wanted = sorted((file for file in listing.files if is_model_file(file.name)), key=lambda file: file.name)
-    here = [file for file in wanted if file.sha256 is None or not file.name.endswith(WEIGHTS)]
+    names = [file.name for file in listing.files]
+    _check_weights(names, where)
+    patterns = patterns_among(names)
+    wanted = sorted((file for file in listing.files if is_model_file(file.name, patterns)), key=lambda file: file.name)
+    here = [file for file in wanted if file.sha256 is None or not _is_weights(file.name)]
     folder = download_small(repository, listing.commit, [file.name for file in here])
     files = []
     for file in wanted:
@@ -120,9 +123,13 @@ def _from_hub(repository: str, listing: Listing) -> _Found:
     return _Found(pin, model, folder, listing.licence, listing.gated)
 
 
+def _is_weights(name: str) -> bool:
+    return name.endswith(WEIGHTS) or name == PICKLED
+
+
 def _check_weights(names: list[str], where: str) -> None:
     """ModelError unless there are weights in the one form that is read."""
-    if any(is_model_file(name) and name.endswith(WEIGHTS) for name in names):
+    if any(is_model_file(name, patterns_among(names)) and _is_weights(name) for name in names):
         return
     others = sorted(name for name in names if name.endswith(_OTHER_WEIGHTS))
     instead = f", only {', '.join(others)}" if others else ""
@@ -135,7 +142,10 @@ def _check_weights(names: list[str], where: str) -> None:
 def _describe(found: _Found) -> Description:
     findings: list[str] = []
     config = _config(found.folder)
-    tried = _try(found.folder, findings)
+    names = {file.name for file in found.model.files}
+    tried = _of_encoder(found.folder) if MODULES_FILE in names else _try(found.folder, findings)
+    if PICKLED in names:
+        findings.append(f"its weights are pickled: the encoder's file must say `weights: {PICKLED}`")
     if found.gated not in (None, "none"):
         findings.append(f"gated ({found.gated}): whoever repeats a run needs access of their own")
     return Description(
@@ -143,13 +153,22 @@ def _describe(found: _Found) -> Description:
         line=model_line(found.pin),
         licence=found.licence,
         gated=found.gated,
-        weights=sum(file.size for file in found.model.files if file.name.endswith(WEIGHTS)),
+        weights=sum(file.size for file in found.model.files if _is_weights(file.name)),
         files=found.model.files,
         architecture=", ".join(config.get("architectures") or ()) or "not stated",
         dtype=str(_setting(config, "dtype") or _setting(config, "torch_dtype") or "not stated"),
         findings=tuple(dict.fromkeys(findings)),
         **tried,
     )
+
+
+def _of_encoder(folder: Path) -> dict[str, Any]:
+    """What is known of a model of sentence-transformers, which has no chat: its window."""
+    try:
+        window = int(json.loads((folder / "sentence_bert_config.json").read_bytes())["max_seq_length"])
+    except (OSError, ValueError, KeyError, TypeError):
+        window = -1
+    return {"thinking": None, "clock": None, "bos": None, "stop_ids": None, "window": window}
 
 
 def _try(folder: Path, findings: list[str]) -> dict[str, Any]:

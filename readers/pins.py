@@ -31,6 +31,9 @@ WEIGHTS = ".safetensors"
 PATTERNS = ("*.json", f"*{WEIGHTS}", "*.jinja", "*.txt", "*.model", "*.tiktoken")
 # The folders in which sentence-transformers keeps a model's further modules: 1_Pooling, 2_Normalize, 2_Dense, 1_LogitScore.
 MODULES = ("[0-9]_*/*.json", f"[0-9]_*/*{WEIGHTS}")
+MODULES_FILE = "modules.json"
+# Weights of an encoder whose commit has no others.
+PICKLED = "pytorch_model.bin"
 
 Pinned = Reader | Encoder | Reranker
 
@@ -46,6 +49,14 @@ def patterns_of(pinned: Pinned) -> tuple[str, ...]:
         return PATTERNS
     # A commit without safetensors is read with torch's restricted unpickler, and only where its configuration names the file.
     return (*PATTERNS, *MODULES, *([pinned.weights] if pinned.weights.endswith(".bin") else []))
+
+
+def patterns_among(names: Sequence[str]) -> tuple[str, ...]:
+    """The same told from the files themselves: a folder with modules.json is sentence-transformers'."""
+    if MODULES_FILE not in names:
+        return PATTERNS
+    pickled = [] if any(name.endswith(WEIGHTS) and "/" not in name for name in names) else [PICKLED]
+    return (*PATTERNS, *MODULES, *pickled)
 
 
 def check_pin(reader: Pinned) -> None:
@@ -118,7 +129,7 @@ def missing(reader: Pinned) -> Missing | None:
     name = f"{repository}@{revision}"
     try:
         files = [file for file in look_up(repository, revision).files if is_model_file(file.name, patterns_of(reader))]
-        small = [file.name for file in files if not file.name.endswith((WEIGHTS, ".bin"))]
+        small = [file.name for file in files if not file.name.endswith((WEIGHTS, PICKLED))]
         return Missing(name, sum(file.size for file in files), download_small(repository, revision, small), "")
     except (ConfigurationError, ModelError) as error:
         return Missing(name, None, None, str(error))

@@ -9,13 +9,22 @@ import yaml
 from offline.canonical import read_bytes, write_bytes
 from offline.configuration import load_yaml, parse_yaml
 from offline.errors import ConfigurationError
-from offline.models import Pin, Reader
+from offline.models import Encoder, Pin, Reader, Reranker
 from readers.describe import model_line
+from readers.pins import Pinned
 
 
-def reader_that_names(model: str, path: Path) -> Reader:
-    """The reader of a file whose model is this repository or local folder; ConfigurationError if it is another's."""
-    reader = load_yaml(path, Reader)
+def _kind(path: Path) -> type[Pinned]:
+    """What a file configures: only a reader has an engine, only a reranker an instruction or a template."""
+    keys = load_yaml(path, dict[str, Any])
+    if "engine" in keys:
+        return Reader
+    return Reranker if {"instruction", "template"} & set(keys) or path.resolve().parent.name == "rerankers" else Encoder
+
+
+def reader_that_names(model: str, path: Path) -> Pinned:
+    """The reader, encoder or reranker of a file whose model is this repository or folder; ConfigurationError if it is not."""
+    reader = load_yaml(path, _kind(path))
     pin = reader.model
     if pin.repository != model and not (pin.folder and _real(pin.folder) == _real(model)):
         raise ConfigurationError(
@@ -30,7 +39,7 @@ def _real(folder: str) -> Path:
 
 
 def write_pin(path: Path, pin: Pin) -> None:
-    """Fill a pin's revision and fingerprint into the reader file that names its model.
+    """Fill a pin's revision and fingerprint into the file that names its model.
 
     ConfigurationError, and the file as it was, unless the edited file reads as the same reader with just these two filled in.
     """
@@ -48,9 +57,9 @@ def write_pin(path: Path, pin: Pin) -> None:
     write_bytes(path.resolve(), [edited.encode()])
 
 
-def _reads_as(text: str, expected: Reader) -> bool:
+def _reads_as(text: str, expected: Pinned) -> bool:
     try:
-        return parse_yaml(text, Reader, "") == expected
+        return bool(parse_yaml(text, type(expected), "") == expected)
     except ConfigurationError:
         return False
 

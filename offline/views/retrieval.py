@@ -92,6 +92,24 @@ def _fitting(
     return tuple(chosen)
 
 
+def lexical(name: str, characters: int) -> str:
+    """The name of the view that needs no model and is nearest to this one: BM25 in the model's place, chunks by characters.
+
+    Its packets are of about the same size, so that they can stand for the others in an estimate.
+    """
+    if match := _MATCHED.fullmatch(name):
+        other = f"_to_{lexical(match['other'], characters)}" if match["other"] else ""
+        return f"{lexical(match['view'], characters)}_matched{other}"
+    if at := _AT_K.fullmatch(name):
+        return f"{lexical(at['view'], characters)}_k{at['k']}"
+    named = _UNIT.fullmatch(name)
+    if not named or named["retriever"].removesuffix(RERANK) not in retriever_names():
+        return name
+    unit = f"chunk{characters}" if named["unit"] == "chunk" else named["unit"]
+    models = needs_vectors(named["retriever"]) or named["retriever"].endswith(RERANK)
+    return f"{unit}_{'bm25' if models else named['retriever']}"
+
+
 def parse(name: str, find: "Callable[[str], Callable[[Memory, Question], Selection]]") -> RetrievalView | None:
     """The retrieval view that a name spells, None if it spells none; `find` looks up the view that another is matched to."""
     if match := _MATCHED.fullmatch(name):
