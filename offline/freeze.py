@@ -37,7 +37,7 @@ def freeze(
     by_history: dict[str, list[Question]] = {}
     for question in questions:
         by_history.setdefault(question.history, []).append(question)
-    for memory in memories(histories, extraction, settings, prompt.heading, measure, retrieval):
+    for memory in memories(histories, extraction, settings, prompt.heading, measure, retrieval, questions):
         for packet, evidence in freeze_memory(memory, by_history.get(memory.history.id, []), found, prompt):
             frozen[packet.view, packet.question] = (packet, evidence)
     ordered = {view: [frozen[view, question.id] for question in questions] for view in views}
@@ -53,12 +53,14 @@ def memories(
     heading: str,
     measure: Measure = len,
     retrieval: Retrieval | None = None,
+    questions: Sequence[Question] = (),
 ) -> Iterator[Memory]:
     """Each history compiled with its own part of the extraction, one at a time: its indexes are freed before the next's."""
     by_text = {statement.text: statement for statement in extraction.statements}
     for history in histories:
         part = Extraction(tuple({s.text: by_text[s.text] for s in history.statements}.values()), extraction.relations)
-        yield Memory(history, part, settings, heading, measure, retrieval)
+        asked = [question.text for question in questions if question.history == history.id]
+        yield Memory(history, part, settings, heading, measure, retrieval, asked)
 
 
 def freeze_memory(

@@ -107,7 +107,14 @@ def _model(run: RunFolder, experiment: ResolvedExperiment, step: str, pinned: En
 
 def _memories(run: RunFolder, experiment: ResolvedExperiment, retrieval: Retrieval | None = None) -> Iterator[Memory]:
     data, extraction = read_data(run), read_extraction(run)
-    return memories(data.histories, extraction, experiment.settings, experiment.prompt.heading, retrieval=retrieval)
+    return memories(
+        data.histories,
+        extraction,
+        experiment.settings,
+        experiment.prompt.heading,
+        retrieval=retrieval,
+        questions=data.questions,
+    )
 
 
 def _chunks(memory: Memory, call: Call, limit: int) -> list[Chunk]:

@@ -1,10 +1,11 @@
 """What selecting, freezing, ranking and reading cost on this machine.
 
-    python scripts/bench.py [select|freeze|bm25|growth|read|prefix] [--data PATH] [--json]
+    python scripts/bench.py [select|freeze|bm25|dense|growth|read|prefix] [--data PATH] [--json]
 
     select  one cmc selection (anchors, traversal, positions) against testing every subject of the graph
     freeze  every view over all questions, as a multiple of cmc
     bm25    our BM25 against rank_bm25: time of a query, time of an index, order of the best 100
+    dense   the embedded encoder in batches against one by one; exact ranking against float32; random vectors, growing
     growth  draw, load, extract, compile and freeze on synthetic streams of growing size
     read    the same packets through transformers, one by one and in batches, and through vLLM where it is installed
     prefix  vLLM on one long history and many questions, without and with its prefix cache
@@ -22,16 +23,14 @@ Absolute times depend on the machine and on what else runs there; compare ratios
   that is not counted, so that the smallest one does not pay for imports.
 """
 
-import gc
 import json
-import math
 import os
 import resource
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
@@ -39,9 +38,11 @@ from typing import Annotated, Any
 
 import msgspec
 import numpy as np
+import ranking
 import typer
 from reading import CPU_OPTIONS, compare, make_packets, reader_of
 from reading import read as read_packets
+from timing import time_each, timed
 
 from eval.run import make_plan
 from extract.frontends import extract
@@ -54,7 +55,6 @@ from offline.loaders.raw import RawSource
 from offline.memory import Memory
 from offline.normalise import entity_key
 from offline.records import Question
-from offline.retrievers.bm25 import BM25, DECIMALS, TOKENIZERS
 from offline.steps import raw_source
 from offline.views import find_view
 from offline.views.graph import cmc
@@ -63,6 +63,8 @@ app = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_mar
 DataPath = Annotated[Path | None, typer.Option("--data", help="FactConsolidation rows; else the synthetic stream.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
 Queries = Annotated[int, typer.Option(help="Questions put to rank_bm25, which is slow.", min=1)]
+Sample = Annotated[int, typer.Option(help="Texts encoded one by one.", min=32)]
+DenseSizes = Annotated[str, typer.Option("--sizes", help="Random vectors to rank, smallest first, separated by commas.")]
 Packets = Annotated[int, typer.Option(help="Questions whose packets are read.", min=2)]
 ModelFolder = Annotated[Path | None, typer.Option("--model", help="A local model; else the embedded one.")]
 UseVllm = Annotated[bool, typer.Option("--vllm/--no-vllm", help="Also read with vLLM, if it is installed.")]
@@ -74,23 +76,7 @@ BEST_BATCH = "16, 2048 tokens at most"
 ROUNDS = 5
 # Statements of FactConsolidation's histories (6k, 64k, 262k), then far beyond them.
 SIZES, STREAM = "455,4580,18332,100000,1000000", 18_332
-GROWTH_VIEWS = ("cmc", "stale_closure", "prior_refresh", "fact_bm25", "random_disjoint")
-
-
-def timed(call: Callable[..., Any], *arguments: Any, clock: Callable[[], float] = time.perf_counter) -> tuple[float, Any]:
-    """Seconds of one call, by the clock on the wall unless another is given, and its result."""
-    began, result = clock(), call(*arguments)
-    return clock() - began, result
-
-
-def time_each(call: Callable[[Any], Any], items: Sequence[Any]) -> list[float]:
-    """Seconds of a call for each item; the garbage collector waits, as it does under timeit."""
-    gc.collect()
-    gc.disable()
-    try:
-        return [timed(call, item)[0] for item in items]
-    finally:
-        gc.enable()
+GROWTH_VIEWS = ("cmc", "stale_closure", "prior_refresh", "fact_bm25", "chunk4096_bm25", "window_bm25", "random_disjoint")
 
 
 def peak_mib() -> int:
@@ -201,28 +187,20 @@ def freeze(data: DataPath = None, as_json: AsJson = False) -> None:
 @app.command()
 def bm25(data: DataPath = None, queries: Queries = 25, as_json: AsJson = False) -> None:
     """Our BM25 against rank_bm25 on the current facts of the largest history."""
-    from rank_bm25 import BM25Okapi
-
     bench = Bench(data)
-    documents, texts = bench.memory(bench.history).fact_documents(), [question.text for question in bench.questions]
-    tokenize, k = TOKENIZERS[bench.experiment.settings.tokenizer], bench.experiment.settings.k
-    index, ours = timed(BM25, documents, tokenize)
-    their_index, theirs = timed(lambda: BM25Okapi([tokenize(document) for document in documents]))
+    words = [passage.words for passage in bench.memory(bench.history).corpus("fact").passages]
+    settings, texts = bench.experiment.settings, [question.text for question in bench.questions]
+    show(ranking.lexical(words, texts, settings.tokenizer, settings.k, queries), as_json)
 
-    def their_rank(query: str) -> list[int]:
-        # Documents come newest first, so a stable sort keeps the newest of equal scores in front.
-        keys = -np.round(theirs.get_scores(tokenize(query)), DECIMALS)
-        return [int(document) for document in np.argsort(keys, kind="stable")[:k]]
 
-    sample = texts[:: max(1, len(texts) // queries)][:queries]
-    query = float(np.median(time_each(lambda text: ours.rank(text, k), texts)))
-    their_query = float(np.median(time_each(their_rank, sample)))
-    different = sum(ours.rank(text, k) != their_rank(text) for text in sample)
-    result: dict[str, Any] = {"documents": len(documents), "queries": len(texts), "queries_of_rank_bm25": len(sample)}
-    result |= {"query_ms": query * 1e3, "query_ms_of_rank_bm25": their_query * 1e3, "ratio_median": their_query / query}
-    result |= {"order_differences": different, "index_seconds": index, "index_seconds_ratio": index / their_index}
-    pay_back = math.ceil(max(0.0, index - their_index) / max(their_query - query, 1e-9))
-    show({**result, "queries_to_pay_back": pay_back}, as_json)
+@app.command()
+def dense(data: DataPath = None, sample: Sample = 512, sizes: DenseSizes = "100000,1000000", as_json: AsJson = False) -> None:
+    """The embedded encoder one by one and in batches; exact ranking against plain float32 arithmetic."""
+    bench = Bench(data)
+    documents = [passage.text for passage in bench.memory(bench.history).corpus("fact").passages]
+    texts = [question.text for question in bench.questions]
+    counts = [int(size) for size in sizes.split(",") if size]
+    show(ranking.dense(documents, texts, bench.experiment.settings.k, sample, counts), as_json)
 
 
 def grow(size: int) -> dict[str, float]:

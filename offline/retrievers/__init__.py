@@ -31,13 +31,19 @@ class Retriever(Protocol):
 
 
 class Corpus:
-    """The passages of one history, newest first, with the retrievers over them, each made when first asked for."""
+    """The passages of one history, newest first, with the retrievers over them, each made when first asked for.
 
-    def __init__(self, unit: str, passages: Sequence[Passage], settings: ViewSettings, retrieval: Retrieval) -> None:
+    asked: the questions that will come, in order, for a retriever that answers several at once.
+    """
+
+    def __init__(
+        self, unit: str, passages: Sequence[Passage], settings: ViewSettings, retrieval: Retrieval, asked: Sequence[str] = ()
+    ) -> None:
         self.unit = unit
         self.passages = passages
         self.settings = settings
         self.retrieval = retrieval
+        self.asked = asked
         self._retrievers: dict[str, Retriever] = {}
         self._ranked: dict[str, tuple[str, int, list[Passage]]] = {}
 
