@@ -2,6 +2,7 @@
 
 import io
 import json
+import re
 import shlex
 import sys
 import time
@@ -265,6 +266,9 @@ class By(StrEnum):
 def coverage(
     folder: RunArgument,
     by: Annotated[By | None, typer.Option(help="Rows by history length too, or by exact hops; --json holds all.")] = None,
+    curve: Annotated[
+        str, typer.Option(metavar="K,K,...", help="What retrieval views would hold if they showed K passages: 1,5,10,50,100.")
+    ] = "",
     as_json: Json = False,
 ) -> None:
     """Count what each view's evidence holds: gold answers, cmc's records. Opens the labels, and the ledger says so."""
@@ -273,13 +277,25 @@ def coverage(
     from eval.labels import open_labels
     from offline.steps import fresh
 
+    at = _numbers(curve)
     place = RunFolder(folder)
     with place.lock():
         experiment = place.experiment()
         fresh(place, experiment, "packets")
-        result = count(place, experiment, open_labels(place, "coverage"))
+        result = count(place, experiment, open_labels(place, "coverage"), at)
 
-    _print(as_json, result, lambda console: tables.coverage(console, result, by))
+    def human(console: Console) -> None:
+        tables.coverage(console, result, by)
+        if at:
+            tables.curve(console, result)
+
+    _print(as_json, result, human)
+
+
+def _numbers(text: str) -> list[int]:
+    if text and not re.fullmatch(r"[1-9][0-9]{0,4}(,[1-9][0-9]{0,4})*", text):
+        raise typer.BadParameter(f"{text!r}: give whole numbers from 1 to 99999, like 1,5,10", param_hint="--curve")
+    return [int(number) for number in text.split(",") if number]
 
 
 @app.command()

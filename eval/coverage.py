@@ -16,11 +16,13 @@ from msgspec import UNSET
 from eval.metrics.normalise import normalise_answer
 from offline.errors import ConfigurationError, ModelError
 from offline.experiment import ResolvedExperiment
-from offline.freeze import memories
+from offline.freeze import freeze_memory, memories
 from offline.memory import Memory
 from offline.records import Evidence, Extraction, Packet, Question
 from offline.run_folder import RunFolder
-from offline.steps import read_data, read_evidence, read_extraction, read_packets
+from offline.steps import read_data, read_evidence, read_extraction, read_packets, read_retrieval
+from offline.views import find_view
+from offline.views.retrieval import RetrievalView
 from readers.pins import locate
 from readers.seal import reads_folder
 from readers.tokens import ChatTokenizer
@@ -121,15 +123,30 @@ class Judge:
         return None if self._count is None else sum(map(self._count, text.splitlines(keepends=True)))
 
 
-def coverage(run: RunFolder, experiment: ResolvedExperiment, golds: Mapping[str, Sequence[str]]) -> dict[str, Any]:
-    """Counts as `coldread coverage --json` prints them: by view and hop class, by history length too, by exact hops."""
+def coverage(
+    run: RunFolder, experiment: ResolvedExperiment, golds: Mapping[str, Sequence[str]], at: Sequence[int] = ()
+) -> dict[str, Any]:
+    """Counts as `coldread coverage --json` prints them: by view and hop class, by history length too, by exact hops.
+
+    at: numbers of passages for the curve: what each retrieval view would show if it showed so many. At the number that a view
+    shows by itself, that is its own packet. Sliding windows are shown by length and have no such number.
+    """
     data, extraction = read_data(run), read_extraction(run)
     packets = _packets(run, experiment, {question.id: question for question in data.questions})
+    points = _points(experiment, at)
+    views = [(name, find_view(name)) for name in points]
+    retrieval = read_retrieval(run, experiment) if views else None
     judge = Judge(extraction, golds, token_counter(run, experiment))
     frozen: list[Judged] = []
-    for memory in memories(data.histories, extraction, experiment.settings, experiment.prompt.heading):
-        frozen += judge.judge(memory, packets.get(memory.history.id, []))
-    return _tables(frozen)
+    derived: list[Judged] = []
+    for memory in memories(data.histories, extraction, experiment.settings, experiment.prompt.heading, retrieval=retrieval):
+        own = packets.get(memory.history.id, [])
+        frozen += judge.judge(memory, own)
+        if views:
+            asked = {question.id: question for question, _, _ in own}
+            made = freeze_memory(memory, list(asked.values()), views, experiment.prompt)
+            derived += judge.judge(memory, ((asked[packet.question], packet, evidence) for packet, evidence in made))
+    return {**_tables(frozen), **({"curve": _curve(derived, points)} if at else {})}
 
 
 def token_counter(run: RunFolder, experiment: ResolvedExperiment) -> Callable[[str], int] | None:
@@ -159,6 +176,13 @@ def _packets(run: RunFolder, experiment: ResolvedExperiment, questions: Mapping[
     return found
 
 
+def _points(experiment: ResolvedExperiment, at: Sequence[int]) -> dict[str, tuple[str, int]]:
+    """The views that make the curve, each as (view of the run, k): of those that show the best passages of a ranking."""
+    ranking = [name for name in experiment.views if isinstance(v := find_view(name), RetrievalView) and v.match is None]
+    # The largest first: its ranking begins with those of the others, and is made once.
+    return {f"{name}_k{k}": (name, k) for name in ranking for k in sorted(set(at), reverse=True)}
+
+
 _view: Callable[[Judged], str] = attrgetter("view")
 _length: Callable[[Judged], str] = attrgetter("length")
 _hop_class: Callable[[Judged], str] = attrgetter("question.hop_class")
@@ -173,6 +197,11 @@ def _tables(judged: Sequence[Judged]) -> dict[str, Any]:
     if stated:
         tables["by_hops"] = _cells(stated, _view, lambda item: str(item.question.hops))
     return tables
+
+
+def _curve(judged: Sequence[Judged], points: Mapping[str, tuple[str, int]]) -> dict[str, Any]:
+    ascending = sorted(judged, key=lambda item: points[item.view][1])
+    return _cells(ascending, lambda item: points[item.view][0], lambda item: str(points[item.view][1]), _hop_class)
 
 
 def _cells(judged: Iterable[Judged], *names: Callable[[Judged], str]) -> dict[str, Any]:

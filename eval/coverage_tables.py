@@ -50,3 +50,18 @@ def _rows(result: dict[str, Any], by: str | None) -> Iterator[tuple[tuple[str, .
     else:
         for view, cells in result["by_hops" if by == "hops" else "views"].items():
             yield from (((view, name), cell) for name, cell in cells.items() if isinstance(cell, dict))
+
+
+def curve(console: Console, result: dict[str, Any]) -> None:
+    """Percent of questions with gold in evidence, by view and hop class, at each number of passages."""
+    views = result["curve"]
+    if not views:
+        console.print("no view of this run shows the best passages of a ranking, so there is no curve", highlight=False)
+        return
+    at = next(iter(views.values()))
+    table = new_table("gold in evidence, %, at K passages", ("view", "hops"), tuple(at))
+    for view, points in views.items():
+        for hop_class in next(iter(points.values())):
+            cells = [points[k][hop_class] for k in at]
+            table.add_row(view, hop_class, *(percent(cell["gold_in_evidence"], cell["questions"]) for cell in cells))
+    console.print(table)

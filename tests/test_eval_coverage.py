@@ -1,4 +1,4 @@
-"""Coverage: cmc's records, tokens and breakdowns, counted by hand on the tiny rows.
+"""Coverage: cmc's records, tokens, breakdowns and the curve, counted by hand on the tiny rows.
 
 Where a question of the tiny rows leads (positions of current records that its keys have):
 ada/0 and ada/1, from Ada: her home (4), then the river of Paris (2). ada/2, from Bob: his home (3), then the river of Rome (1).
@@ -17,10 +17,12 @@ from tiny import ROWS, coldread, write_experiment, write_rows
 from worlds import HEADING, PROMPT, history, question, settings
 
 from eval.coverage import Counts, Judge
+from eval.labels import read_ledger
 from eval.metrics.normalise import normalise_answer
 from offline.freeze import freeze_memory
 from offline.memory import Memory
 from offline.records import Extraction, Relation, StatementExtraction, Triple
+from offline.run_folder import RunFolder
 from offline.views import find_view
 from readers.embedded import embedded_folder
 from readers.tokens import ChatTokenizer
@@ -192,7 +194,7 @@ def test_line_by_line_a_real_tokenizer_counts_as_it_does_the_whole() -> None:
     assert Judge(Extraction((), ()), {}, tokenizer.count).tokens(text) == tokenizer.count(text)
 
 
-# Tables
+# The curve
 
 
 @pytest.fixture(scope="module")
@@ -200,6 +202,60 @@ def ranked(tiny_model: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A run of views that rank facts and chunks, three facts unless the name says another number. Its ledger grows."""
     views = ["cmc", "fact_bm25", "fact_bm25_k2", "chunk60_bm25_k1", "fact_bm25_matched", "window_bm25"]
     return frozen(tmp_path_factory.mktemp("curve"), tiny_model, views=views, settings={"k": 3})
+
+
+def test_the_curve_shows_what_so_many_passages_would_hold(ranked: Path) -> None:
+    curve = count(ranked, "--curve", "4,1,3,10")["curve"]
+    points = curve["fact_bm25"]
+    assert list(points) == ["1", "3", "4", "10"]
+    # ada/0: only Ada's record (4) holds a word of the question that other facts lack; then come ties, newest first: 3, 2, 1.
+    # ada/2: Bob's record (3), then 4, 2, 1. carl/0 and carl/1: Carl's only fact.
+    assert [keys(points[k]["sh"]) for k in points] == [(5, 3, 1), (5, 4, 2), (5, 5, 3), (5, 5, 3)]
+    # ada/1: two of four facts hold "river", which makes it worth nothing (idf 0), so Ada's record is first; 3 and 2 follow.
+    assert [keys(points[k]["mh"]) for k in points] == [(2, 1, 0), (2, 2, 1), (2, 2, 1), (2, 2, 1)]
+    assert [points[k]["mh"]["gold_in_evidence"] for k in points] == [0, 1, 1, 1]
+    # Paris, Rome and Bergen are each in the first fact.
+    assert [points[k]["sh"]["gold_in_evidence"] for k in points] == [3, 3, 3, 3]
+
+
+def test_the_point_at_a_views_own_number_is_its_frozen_cell(ranked: Path) -> None:
+    result = count(ranked, "--curve", "1,2,3")
+    for view, own in {"fact_bm25": "3", "fact_bm25_k2": "2", "chunk60_bm25_k1": "1"}.items():
+        cells = {hops: result["views"][view][hops] for hops in ("sh", "mh")}
+        assert result["curve"][view][own] == cells
+    assert result["curve"]["fact_bm25"] == result["curve"]["fact_bm25_k2"]
+
+
+def test_only_views_that_rank_passages_and_match_no_length_have_a_curve(ranked: Path) -> None:
+    assert list(count(ranked, "--curve", "1")["curve"]) == ["fact_bm25", "fact_bm25_k2", "chunk60_bm25_k1", "window_bm25"]
+    assert "curve" not in count(ranked)
+
+
+def test_without_such_a_view_the_curve_is_empty_and_the_table_says_so(copied_run: Path) -> None:
+    assert count(copied_run, "--curve", "1,2")["curve"] == {}
+    assert "there is no curve" in coldread("coverage", str(copied_run), "--curve", "1,2").stdout
+
+
+def test_the_curve_opens_the_labels_once_and_writes_nothing_else(ranked: Path, tmp_path: Path) -> None:
+    run = Path(shutil.copytree(ranked, tmp_path / "run"))
+    shutil.rmtree(run / "labels")
+    coldread("load", str(run), "--data", str(ranked.parent / "rows.jsonl"))
+    before = {path: path.read_bytes() for path in run.rglob("*") if path.is_file()}
+    count(run, "--curve", "1,2")
+    after = {path: path.read_bytes() for path in run.rglob("*") if path.is_file()}
+    assert {path.name for path in after if after[path] != before.get(path)} == {"ledger.jsonl"}
+    assert [entry.command for entry in read_ledger(RunFolder(run))] == ["coverage"]
+
+
+@pytest.mark.parametrize("numbers", ["0", "1,", "a", "1 2", "-1", "100000"])
+def test_numbers_that_no_curve_has_are_a_wrong_command_line_and_open_nothing(ranked: Path, numbers: str) -> None:
+    ledger = ranked / "labels" / "ledger.jsonl"
+    before = ledger.read_bytes() if ledger.exists() else None
+    assert "whole numbers from 1 to 99999" in coldread("coverage", str(ranked), f"--curve={numbers}", code=2).stderr
+    assert (ledger.read_bytes() if ledger.exists() else None) == before
+
+
+# Tables
 
 
 def rows_of(shown: str, *names: str) -> list[list[str]]:
@@ -224,10 +280,17 @@ def test_the_tables_show_what_the_json_says(ranked: Path) -> None:
         assert rows_of(hops, view, "2") == [shown(result["by_hops"][view]["2"])]
 
 
+def test_the_curve_is_a_row_for_a_view_and_hop_class_and_a_column_for_a_number(ranked: Path) -> None:
+    shown = coldread("coverage", str(ranked), "--curve", "1,3").stdout
+    # The first row of these names is that of the counts. 3 of 4 questions at each number, 0 and then 1 of 1.
+    assert rows_of(shown, "fact_bm25", "sh")[1] == ["75.00", "75.00"]
+    assert rows_of(shown, "fact_bm25", "mh")[1] == ["0.00", "100.00"]
+
+
 @pytest.mark.parametrize("by", [(), ("--by", "length"), ("--by", "hops")])
 def test_tables_fit_a_hundred_columns_whatever_a_view_is_called(tiny_model: Path, tmp_path: Path, by: tuple[str, ...]) -> None:
     views = ["fact_bm25_matched_to_stale_closure_h2", "chunk1234567_bm25_k12345"]
-    shown = coldread("coverage", str(frozen(tmp_path, tiny_model, views=views)), *by).stdout
+    shown = coldread("coverage", str(frozen(tmp_path, tiny_model, views=views)), *by, "--curve", "1,2,5,10,20,50,100").stdout
     assert max(map(len, shown.splitlines())) <= 100
     assert "…" not in shown
 
@@ -247,10 +310,11 @@ def test_cmc_is_complete_on_all_real_questions_and_bm25_is_not(real_data: Path, 
     )
     run = tmp_path / "run"
     coldread("run", str(experiment), "--data", str(real_data), "--out", str(run), "--until", "freeze")
-    result = count(run)
+    result = count(run, "--curve", "100")
     for hops in ("sh", "mh"):
         cmc, bm25 = result["views"]["cmc"][hops], result["views"]["fact_bm25"][hops]
         assert cmc["complete"] == cmc["questions"] == 400
         assert cmc["cmc_keys_shown"] == cmc["cmc_keys"] == bm25["cmc_keys"] == cmc["records"]
         assert bm25["cmc_keys_shown"] < bm25["cmc_keys"] / 2
+        assert result["curve"]["fact_bm25"]["100"][hops] == bm25
     assert list(result["by_length"]["cmc"]) == ["6k", "32k", "64k", "262k"]
