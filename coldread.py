@@ -2,11 +2,13 @@
 
 import io
 import json
+import re
 import shlex
 import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -253,19 +255,47 @@ def score(folder: RunArgument, as_json: Json = False) -> None:
     _print(as_json, score_summary(place, place.experiment()), lambda console: tables.scores(console, place))
 
 
+class By(StrEnum):
+    """What coverage's table breaks a view down by, other than hop class."""
+
+    LENGTH = "length"
+    HOPS = "hops"
+
+
 @app.command()
-def coverage(folder: RunArgument, as_json: Json = False) -> None:
-    """Count how often a view's evidence holds a gold answer. Opens the labels, and the ledger says so."""
-    from eval import tables
+def coverage(
+    folder: RunArgument,
+    by: Annotated[By | None, typer.Option(help="Rows by history length too, or by exact hops; --json holds all.")] = None,
+    curve: Annotated[
+        str, typer.Option(metavar="K,K,...", help="What retrieval views would hold if they showed K passages: 1,5,10,50,100.")
+    ] = "",
+    as_json: Json = False,
+) -> None:
+    """Count what each view's evidence holds: gold answers, cmc's records. Opens the labels, and the ledger says so."""
+    from eval import coverage_tables as tables
     from eval.coverage import coverage as count
     from eval.labels import open_labels
+    from offline.steps import fresh
 
+    at = _numbers(curve)
     place = RunFolder(folder)
     with place.lock():
         experiment = place.experiment()
-        place.need("packets")
-        result = count(place, experiment, open_labels(place, "coverage"))
-    _print(as_json, result, lambda console: tables.coverage(console, result))
+        fresh(place, experiment, "packets")
+        result = count(place, experiment, open_labels(place, "coverage"), at)
+
+    def human(console: Console) -> None:
+        tables.coverage(console, result, by)
+        if at:
+            tables.curve(console, result)
+
+    _print(as_json, result, human)
+
+
+def _numbers(text: str) -> list[int]:
+    if text and not re.fullmatch(r"[1-9][0-9]{0,4}(,[1-9][0-9]{0,4})*", text):
+        raise typer.BadParameter(f"{text!r}: give whole numbers from 1 to 99999, like 1,5,10", param_hint="--curve")
+    return [int(number) for number in text.split(",") if number]
 
 
 @app.command()

@@ -17,7 +17,8 @@ _DIRECTIONS = frozenset("\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069"
 _LINES = 40
 
 
-def _table(title: str, words: Sequence[str], numbers: Sequence[str]) -> Table:
+def new_table(title: str, words: Sequence[str], numbers: Sequence[str]) -> Table:
+    """An empty table: columns of words to the left, then columns of numbers to the right."""
     table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0))
     for heading in words:
         table.add_column(heading, no_wrap=True)
@@ -26,7 +27,8 @@ def _table(title: str, words: Sequence[str], numbers: Sequence[str]) -> Table:
     return table
 
 
-def _percent(count: int, of: int) -> str:
+def percent(count: int, of: int) -> str:
+    """Two decimals; "-" of nothing."""
     return f"{100 * count / of:.2f}" if of else "-"
 
 
@@ -40,7 +42,7 @@ def scores(console: Console, run: RunFolder) -> None:
         blind = _blind(all(cell.blind for cell in cells))
         others = [name for name in cells[0].correct if name != "subem"]
         headings = ("questions", "cut", "subem", "subem %", "Wilson 95 %", *others)
-        table = _table(f"{plan.reader.name}: {blind}", ("view", "hops", "length"), headings)
+        table = new_table(f"{plan.reader.name}: {blind}", ("view", "hops", "length"), headings)
         for cell in cells:
             counts = [str(cell.correct[name]) for name in others]
             table.add_row(
@@ -50,31 +52,11 @@ def scores(console: Console, run: RunFolder) -> None:
                 str(cell.questions),
                 str(cell.cut),
                 str(cell.correct["subem"]),
-                _percent(cell.correct["subem"], cell.questions),
+                percent(cell.correct["subem"], cell.questions),
                 f"{cell.low}-{cell.high}",
                 *counts,
             )
         console.print(table)
-
-
-def coverage(console: Console, result: dict[str, Any]) -> None:
-    """Gold answers in evidence by view and hop class; records and characters are means, truncated is of all questions."""
-    headings = ("questions", "in evidence", "as value", "records", "characters", "truncated")
-    table = _table("gold in evidence", ("view", "hops"), headings)
-    for view, cells in result["views"].items():
-        for hop_class, cell in cells.items():
-            if isinstance(cell, dict):
-                table.add_row(
-                    view,
-                    hop_class,
-                    str(cell["questions"]),
-                    str(cell["gold_in_evidence"]),
-                    str(cell["gold_as_value"]),
-                    f"{cell['records'] / cell['questions']:.1f}",
-                    f"{cell['characters'] / cell['questions']:.0f}",
-                    str(cells["truncated"]),
-                )
-    console.print(table)
 
 
 def _size(count: int | None) -> str:
@@ -84,7 +66,7 @@ def _size(count: int | None) -> str:
 def estimate(console: Console, result: dict[str, Any]) -> None:
     """What a run would cost, reader by reader."""
     headings = ("questions", "requests", "input tokens", "output tokens <=", "minutes", "download")
-    table = _table("dry run: nothing was read, nothing is kept", ("reader",), headings)
+    table = new_table("dry run: nothing was read, nothing is kept", ("reader",), headings)
     for name, cost in result["readers"].items():
         lacking = cost["download"]
         size = "" if lacking is None else _size(lacking["bytes"])
@@ -128,9 +110,9 @@ def compare(console: Console, result: dict[str, Any]) -> None:
             line(f"not compared, read by {side.upper()} alone: {', '.join(lone)}")
     line("")
     metric = result["metric"]
-    right = _table(metric, ("view", "hops"), ("questions", "A", "A %", "Wilson 95 %", "B", "B %", "Wilson 95 %"))
+    right = new_table(metric, ("view", "hops"), ("questions", "A", "A %", "Wilson 95 %", "B", "B %", "Wilson 95 %"))
     headings = ("both", "only A", "only B", "neither", "win/tie/loss", "points", "McNemar p")
-    paired = _table(f"{metric}, A against B", ("view", "hops"), headings)
+    paired = new_table(f"{metric}, A against B", ("view", "hops"), headings)
     for view, cells in result["views"].items():
         for hop_class, cell in cells.items():
             right.add_row(view, hop_class, str(cell["questions"]), *_accuracy(cell, "a"), *_accuracy(cell, "b"))
@@ -167,7 +149,7 @@ def _blind(blind: bool) -> str:
 
 def _accuracy(cell: dict[str, Any], side: str) -> tuple[str, str, str]:
     shown = cell[side]
-    return str(shown["correct"]), _percent(shown["correct"], cell["questions"]), f"{shown['low']:.2f}-{shown['high']:.2f}"
+    return str(shown["correct"]), percent(shown["correct"], cell["questions"]), f"{shown['low']:.2f}-{shown['high']:.2f}"
 
 
 def _template_lines(shown: dict[str, Any]) -> list[str]:
