@@ -206,7 +206,7 @@ def test_a_missing_data_file_is_one_clear_error(tiny_model: Path, tmp_path: Path
 
 @pytest.mark.parametrize("until", ["reed", ""])
 def test_an_unknown_step_names_the_steps(tiny_model: Path, tmp_path: Path, until: str) -> None:
-    assert "load, extract, freeze, read, score" in start(tmp_path, tiny_model, until=until, code=3)[1]
+    assert "load, extract, encode, freeze, read, score" in start(tmp_path, tiny_model, until=until, code=3)[1]
 
 
 def test_a_full_disk_is_one_clear_error_and_leaves_no_partial_file(tiny_model: Path, tmp_path: Path, full_disk: Path) -> None:
