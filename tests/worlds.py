@@ -163,11 +163,13 @@ def show(
     view: str = "cmc",
     regime: str = "shared",
     grammar: GrammarForms = GRAMMAR,
+    retrieval: Retrieval | None = None,
     **changes: object,
 ) -> tuple[Packet, Evidence]:
     """What one view freezes for one question over these statements."""
-    world = history(*statements)
-    frozen = freeze([world], [question(text)], extraction(world, grammar=grammar), settings(regime, **changes), PROMPT, [view])
+    world, chosen = history(*statements), settings(regime, **changes)
+    found = extraction(world, grammar=grammar)
+    frozen = freeze([world], [question(text)], found, chosen, PROMPT, [view], retrieval=retrieval)
     (packet,) = frozen.packets[view]
     return packet, {evidence.digest: evidence for evidence in frozen.evidence}[packet.evidence]
 

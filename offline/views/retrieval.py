@@ -5,16 +5,17 @@ A name says it all: `fact_bm25`, `chunk4096_bm25`, `fact_hybrid_k10`, `fact_dens
 
 import re
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from offline.memory import Memory, Selection
 from offline.passages import Passage
 from offline.records import Question
 from offline.retrievers import RERANK, needs_vectors, retriever_names
 
-_UNIT = re.compile(r"(?P<unit>fact|window|chunk(?:[1-9][0-9]{1,6})?)_(?P<retriever>.+)")
-_MATCHED = re.compile(r"(?P<view>.+?)_matched(?:_to_(?P<other>.+))?")
-_AT_K = re.compile(r"(?P<view>.+)_k(?P<k>[1-9][0-9]{0,4})")
+_NAME = re.compile(
+    r"(?P<unit>fact|window|chunk(?:[1-9][0-9]{1,6})?)_(?P<retriever>.+?)"
+    r"(?:_k(?P<k>[1-9][0-9]{0,4}))?(?P<matched>_matched(?:_to_(?P<other>.+))?)?"
+)
 
 
 @dataclass(frozen=True)
@@ -94,12 +95,9 @@ def _fitting(
 
 def parse(name: str, find: "Callable[[str], Callable[[Memory, Question], Selection]]") -> RetrievalView | None:
     """The retrieval view that a name spells, None if it spells none; `find` looks up the view that another is matched to."""
-    if match := _MATCHED.fullmatch(name):
-        view = parse(match["view"], find)
-        return view and replace(view, match=find(match["other"] or "cmc"))
-    if at := _AT_K.fullmatch(name):
-        view = parse(at["view"], find)
-        return view and replace(view, k=int(at["k"]))
-    named = _UNIT.fullmatch(name)
-    known = named and named["retriever"].removesuffix(RERANK) in retriever_names()
-    return RetrievalView(named["unit"], named["retriever"]) if named and known else None
+    spelled = _NAME.fullmatch(name)
+    if spelled is None or spelled["retriever"].removesuffix(RERANK) not in retriever_names():
+        return None
+    k = int(spelled["k"]) if spelled["k"] else None
+    match = find(spelled["other"] or "cmc") if spelled["matched"] else None
+    return RetrievalView(spelled["unit"], spelled["retriever"], k, match)
