@@ -24,6 +24,8 @@ class RetrievalView:
 
     unit: what is ranked, see `Memory.corpus`. k: passages shown, None = what the settings say. match: whole passages that
     still fit this view's evidence length are shown instead, one that does not fit is skipped.
+
+    Of unresolved records a matched view of facts shows those that the other view shows: the two differ in what they chose.
     """
 
     unit: str
@@ -36,13 +38,15 @@ class RetrievalView:
         ranked = self.ranked(memory, question)
         structured = self.unit == "fact"
         if self.match is not None:
-            length = _room(memory, question, self.match, structured=structured)
-            unresolved = memory.graph.unresolved if structured else ()
-            return Selection(_fitting(memory, ranked, length, unresolved), structured, may_fall_back=False)
+            other = memory.render(memory.settle(self.match(memory, question)))
+            shared = sorted(set(memory.graph.unresolved).intersection(other.positions)) if structured else []
+            room = len(other.text) - len(memory.heading) - _size(memory, shared)
+            # Rendered as it is: with the other unresolved records it could be longer than the other view.
+            return Selection((*shared, *_fitting(memory, ranked, room, shared)), structured=False)
         if self.unit == "window" and self.k is None:
             budget, windows = memory.settings.budget, memory.retrieval.settings.windows
-            room = None if budget < 0 else budget - len(memory.heading)
-            return Selection(_fitting(memory, ranked, room, limit=windows), structured)
+            free = None if budget < 0 else budget - len(memory.heading)
+            return Selection(_fitting(memory, ranked, free, limit=windows), structured)
         return Selection(tuple(dict.fromkeys(p for passage in ranked for p in passage.positions)), structured)
 
     def model_work(self) -> tuple[set[str], set[tuple[str, str]]]:
@@ -62,14 +66,9 @@ class RetrievalView:
         return memory.corpus(self.unit).rank(self.retriever, question.text, k)
 
 
-def _room(memory: Memory, question: Question, match: Callable[[Memory, Question], Selection], *, structured: bool) -> int:
-    """Characters of another view's evidence, less those of unresolved records, which are shown in any case."""
-    shown = memory.render(memory.settle(match(memory, question)))
-    room = len(shown.text) - len(memory.heading)
-    if structured:
-        unresolved = set(memory.graph.unresolved)
-        room -= sum(1 + len(memory.line(position)) for position in shown.positions if position in unresolved)
-    return room
+def _size(memory: Memory, positions: Iterable[int]) -> int:
+    """Characters of these records' lines, each with the line break before it."""
+    return sum(1 + len(memory.line(position)) for position in positions)
 
 
 def _fitting(
@@ -82,7 +81,7 @@ def _fitting(
     there, chosen, taken = set(shown), [], 0
     for passage in ranked:
         new = [position for position in dict.fromkeys(passage.positions) if position not in there]
-        size = sum(1 + len(memory.line(position)) for position in new)
+        size = _size(memory, new)
         if limit is not None and taken == limit:
             break
         if new and (room is None or size <= room):
