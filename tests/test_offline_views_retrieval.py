@@ -217,8 +217,19 @@ def test_24_windows_are_shown_out_of_64() -> None:
     packet, evidence = show(statements, "Nobody", "window_bm25")
     assert evidence.positions == tuple(range(200 - 48, 200))
     assert not packet.truncated
-    # At a number of one's own, that is what is shown.
+    # At a number of one's own, that is what is shown, be it more or less.
     assert show(statements, "Nobody", "window_bm25_k3")[1].positions == tuple(range(194, 200))
+    assert show(statements, "Nobody", "window_bm25_k29")[1].positions == tuple(range(142, 200))
+
+
+def test_the_heading_and_the_line_breaks_count_towards_the_windows_budget() -> None:
+    # Two windows of one record each: eight characters of heading, then each line with its break.
+    statements = [f"Word{n} {'x' * 1_100}" for n in range(2)]
+    whole = len(show(statements, "Nobody", "window_bm25", budget=-1)[1].text)
+    assert whole == 8 + 2 * (1 + len("[0] Word0 ") + 1_100)
+    assert show(statements, "Nobody", "window_bm25", budget=whole)[1].positions == (0, 1)
+    packet, evidence = show(statements, "Nobody", "window_bm25", budget=whole - 1)
+    assert (evidence.positions, packet.truncated) == ((1,), False)
 
 
 def test_windows_that_overlap_are_merged() -> None:
@@ -230,6 +241,15 @@ def test_windows_that_overlap_are_merged() -> None:
     assert windows[1] == tuple(range(9, 19))
     _, evidence = show(statements, "Word3 or Word14", "window_bm25", retrieval=Retrieval(RetrievalSettings(windows=2)))
     assert evidence.positions == tuple(range(19))
+
+
+def test_the_pieces_of_a_long_record_count_as_one_window() -> None:
+    # "Ada" is in each of the four pieces of record 0, which come first; of two windows, the second is that of record 2.
+    statements = [" ".join(["Ada"] * 1_800), f"Bo {'x' * 2_000}", f"Cy {'x' * 2_000}"]
+    ranked = memory(statements).corpus("window").rank("bm25", "Ada?", 64)
+    assert [window.positions for window in ranked] == [(0,), (0,), (0,), (0,), (2,), (1,)]
+    _, evidence = show(statements, "Ada?", "window_bm25", retrieval=Retrieval(RetrievalSettings(windows=2)))
+    assert evidence.positions == (0, 2)
 
 
 # Hard worlds: every question gets a packet
