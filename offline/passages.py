@@ -59,8 +59,8 @@ def cut(history: str, lines: Sequence[Line], sizes: Sequence[int], limit: int, p
             end += 1
         chunks.append(Chunk(history, lines[start].position, lines[end - 1].position))
         shared, again = 0, end
-        # What is repeated must leave something new to begin with, and is of use only if a line follows that fits.
-        while end < len(lines) and again - 1 > start and shared + sizes[again - 1] <= min(overlap, limit - sizes[end]):
+        # What is repeated must leave room for the line that follows; the whole chunk never does, or it had been longer.
+        while end < len(lines) and shared + sizes[again - 1] <= min(overlap, limit - sizes[end]):
             again -= 1
             shared += sizes[again]
         start = again

@@ -117,10 +117,11 @@ def write_vectors(folder: Path, rows: Sequence[TextRow], matrix: NDArray[np.floa
 def read_vectors(folder: Path) -> Vectors:
     """What `write_vectors` stored; AlteredError if the array does not fit its index."""
     rows = list(read_lines(folder / TEXTS, TextRow))
-    data = np.frombuffer(read_bytes(folder / VECTORS), dtype="<f4")
-    if not rows or data.size % len(rows):
-        raise AlteredError(f"{folder / VECTORS}: {data.nbytes} bytes do not fit the {len(rows)} texts of {TEXTS}")
-    return Vectors(rows, data.reshape(len(rows), -1), list(read_lines(folder / CHUNKS, Chunk)))
+    data = read_bytes(folder / VECTORS)
+    if not data or not rows or len(data) % (4 * len(rows)):
+        raise AlteredError(f"{folder / VECTORS}: {len(data)} bytes do not fit the {len(rows)} texts of {TEXTS}")
+    matrix = np.frombuffer(data, dtype="<f4").reshape(len(rows), -1)
+    return Vectors(rows, matrix, list(read_lines(folder / CHUNKS, Chunk)))
 
 
 def read_scores(folder: Path) -> Scores:

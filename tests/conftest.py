@@ -1,9 +1,11 @@
 """Fixtures that several test files share."""
 
+import importlib
 import os
 import resource
 import shutil
 import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -138,3 +140,26 @@ def plugin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Pat
         return site
 
     return install
+
+
+Install = Callable[..., None]
+
+
+@pytest.fixture
+def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Install:
+    """Install a distribution into a folder of the import path: its code, and its entry points in one group."""
+
+    def put(distribution: str, group: str, points: dict[str, str], code: str = "") -> None:
+        site = tmp_path / distribution
+        site.mkdir()
+        information = site / f"{distribution}-1.0.dist-info"
+        information.mkdir()
+        (information / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {distribution}\nVersion: 1.0\n")
+        lines = [f"[{group}]", *(f"{name} = {target}" for name, target in points.items())]
+        (information / "entry_points.txt").write_text("\n".join(lines) + "\n")
+        (site / f"{distribution}_code.py").write_text(code)
+        monkeypatch.syspath_prepend(str(site))
+        importlib.invalidate_caches()
+        monkeypatch.delitem(sys.modules, f"{distribution}_code", raising=False)
+
+    return put

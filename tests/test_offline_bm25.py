@@ -20,13 +20,19 @@ def _tokens(text: str) -> list[str]:
     return [token.lower() for token in re.findall(r"[A-Za-z0-9]+", text)]
 
 
-def _oracle(documents: list[str], query: str) -> "np.ndarray[tuple[int], np.dtype[np.float64]]":
-    return np.asarray(BM25Okapi([_tokens(document) for document in documents]).get_scores(_tokens(query)))
+def _oracle(documents: list[str], query: str, **numbers: float) -> "np.ndarray[tuple[int], np.dtype[np.float64]]":
+    return np.asarray(BM25Okapi([_tokens(document) for document in documents], **numbers).get_scores(_tokens(query)))
 
 
-@given(CORPUS, WORDS)
-def test_scores_equal_those_of_rank_bm25(documents: list[str], query: str) -> None:
-    np.testing.assert_allclose(BM25(documents).scores(query), _oracle(documents, query), rtol=0, atol=1e-9)
+# (k1, b): the usual ones, those of sliding windows (compiler paper, appendix I), and two others.
+NUMBERS = st.sampled_from([(1.5, 0.75), (1.2, 0.75), (0.5, 0.0), (2.0, 0.5)])
+
+
+@given(CORPUS, WORDS, NUMBERS)
+def test_scores_equal_those_of_rank_bm25(documents: list[str], query: str, numbers: tuple[float, float]) -> None:
+    k1, b = numbers
+    oracle = _oracle(documents, query, k1=k1, b=b)
+    np.testing.assert_allclose(BM25(documents, k1=k1, b=b).scores(query), oracle, rtol=0, atol=1e-9)
 
 
 @given(CORPUS, WORDS, st.integers(1, 15))
@@ -35,6 +41,19 @@ def test_the_order_is_by_score_and_equal_scores_keep_the_newest_first(documents:
     # Documents are given newest first, so the smaller index is the newer one.
     expected = sorted(range(len(documents)), key=lambda i: (-round(float(scores[i]), 9), i))[:k]
     assert BM25(documents).rank(query, k) == expected
+
+
+@pytest.mark.parametrize(("unit", "k1"), [("fact", 1.5), ("chunk2000", 1.5), ("window", 1.2)])
+def test_sliding_windows_alone_take_a_k1_of_their_own(unit: str, k1: float) -> None:
+    # Records of more than half a window or chunk: each is a passage.
+    texts = [f"{text} {'x' * 1_500}." for text in ("Ada leads to Bo", "Bo leads to Cy and to Cy again", "Di leads to Ed")]
+    corpus = memory(texts).corpus(unit)
+    words = [passage.words for passage in corpus.passages]
+    ours = corpus.retriever("bm25")
+    assert isinstance(ours, BM25)
+    np.testing.assert_allclose(ours.scores("Ada or Cy?"), _oracle(words, "Ada or Cy?", k1=k1, b=0.75), rtol=0, atol=1e-9)
+    # With the other one the scores are others.
+    assert not np.allclose(ours.scores("Ada or Cy?"), _oracle(words, "Ada or Cy?", k1=2.7 - k1, b=0.75), rtol=0, atol=1e-3)
 
 
 def test_a_score_is_what_the_formula_gives_by_hand() -> None:
@@ -128,20 +147,26 @@ def test_the_tokeniser_setting_decides_whether_another_script_is_found() -> None
 
 
 @pytest.mark.real_data
-def test_scores_and_order_on_the_real_6k_facts_equal_rank_bm25(real_world: RealWorld) -> None:
-    small = next(h for h in real_world.histories if h.length == "6k")
-    compiled = real_world.memories[small.id]
-    texts = {statement.position: statement.text for statement in small.statements}
+@pytest.mark.parametrize("length", ["6k", "32k", "64k", "262k"])
+def test_scores_and_order_on_the_real_facts_equal_rank_bm25_for_every_question(real_world: RealWorld, length: str) -> None:
+    (history,) = (h for h in real_world.histories if h.length == length)
+    compiled = real_world.memories[history.id]
+    texts = {statement.position: statement.text for statement in history.statements}
     words = {relation.name: relation.words for relation in real_world.extraction.relations}
     # Spec, section 6: text, subject, object, sentence form without its slots; current facts, newest first.
     facts = sorted(compiled.graph.current.values(), key=lambda edge: (-edge.position, edge.key))
     documents = [f"{texts[f.position]} {f.surface} {f.value} {words[f.relation]}" for f in facts]
     oracle = BM25Okapi([_tokens(document) for document in documents])
-    ours = BM25(documents)
-    for question in [q for q in real_world.questions if q.history == small.id]:
+    corpus = compiled.corpus("fact")
+    ours = corpus.retriever("bm25")
+    assert isinstance(ours, BM25)
+    questions = [question for question in real_world.questions if question.history == history.id]
+    assert len(questions) == 200
+    for question in questions:
         scores = oracle.get_scores(_tokens(question.text))
         np.testing.assert_allclose(ours.scores(question.text), scores, rtol=0, atol=1e-9)
-        expected = sorted(range(len(facts)), key=lambda i: (-round(float(scores[i]), 9), -facts[i].position))[:100]
-        assert [fact.positions[0] for fact in compiled.corpus("fact").rank("bm25", question.text, 100)] == [
-            facts[i].position for i in expected
-        ]
+        rounded = np.round(scores, 9)
+        # numpy's sort by several keys, the last one first: by score, then by place among the facts.
+        expected = np.lexsort((np.arange(len(facts)), -rounded))[:100].tolist()
+        assert ours.rank(question.text, 100) == expected
+        assert [p.positions for p in corpus.rank("bm25", question.text, 100)] == [(facts[i].position,) for i in expected]

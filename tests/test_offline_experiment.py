@@ -5,6 +5,7 @@ import pytest
 import yaml
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec import UNSET
 from worlds import experiment
 
 from offline.canonical import digest_of
@@ -18,9 +19,11 @@ from offline.experiment import (
     Prompt,
     Reader,
     ResolvedExperiment,
+    RetrievalSettings,
     ViewSettings,
     resolve,
 )
+from offline.models import Encoder, Pin, Reranker
 
 MINIMAL = """
 name: small
@@ -180,6 +183,32 @@ def test_a_setting_overrides_its_regime_and_leaves_the_others() -> None:
     assert changed == msgspec.structs.replace(_resolve(MINIMAL + "regime: grid").settings, hops=3, incomplete_parse="keep")
 
 
+def test_a_retrieval_section_holds_the_models_files_and_the_papers_numbers_unless_it_says_otherwise() -> None:
+    assert _resolve(MINIMAL).retrieval is UNSET
+    resolved = _resolve(MINIMAL + "retrieval: {encoder: minilm, windows: 7}").retrieval
+    # Compiler paper, appendix C: 512 tokens, top 100, then 10. Appendix I: 64 windows, constant 60.
+    assert resolved == RetrievalSettings(
+        chunk_tokens=512,
+        chunk_k=10,
+        candidates=100,
+        rrf=60,
+        windows=7,
+        window_candidates=64,
+        encoder=load_yaml(find_config("encoders", "minilm"), Encoder),
+    )
+    assert (RetrievalSettings().windows, RetrievalSettings().encoder, RetrievalSettings().reranker) == (24, None, None)
+
+
+def test_a_model_of_the_retrieval_section_may_be_written_out_and_comes_back_from_the_runs_yaml() -> None:
+    model = "{name: mine, model: {folder: /models/mine}, max_tokens: 64}"
+    resolved = _resolve(MINIMAL + f"retrieval: {{encoder: {model}, reranker: {model}}}")
+    assert resolved.retrieval == RetrievalSettings(
+        encoder=Encoder(name="mine", model=Pin(folder="/models/mine"), max_tokens=64),
+        reranker=Reranker(name="mine", model=Pin(folder="/models/mine"), max_tokens=64),
+    )
+    assert parse_yaml(dump_yaml(resolved).decode(), ResolvedExperiment, "written") == resolved
+
+
 def test_a_reader_without_an_output_cap_takes_the_regimes() -> None:
     open_cap = READER.replace("output_cap: 48", "output_cap: -1")
     assert _resolve(MINIMAL + open_cap).readers[0].reader.output_cap == 64
@@ -223,6 +252,13 @@ def test_the_output_cap_of_a_use_overrides_the_readers_and_the_regimes() -> None
         (MINIMAL + READER + READER.replace("readers:\n", ""), "share a name"),
         (MINIMAL.replace("kind: plain, path: my.jsonl", "kind: synthetic, questions: 0"), "synthetic"),
         (MINIMAL.replace("kind: plain, path: my.jsonl", "kind: synthetic, statements: []"), "synthetic"),
+        (MINIMAL + "retrieval: {encoder: nothing}", "no encoders configuration"),
+        (MINIMAL + "retrieval: {reranker: nothing}", "no rerankers configuration"),
+        (MINIMAL + "retrieval: {candidates: 0}", "candidates must be positive"),
+        (MINIMAL + "retrieval: {rrf: -1}", "rrf must be positive"),
+        (MINIMAL + "retrieval: {windows: 65}", "65 windows cannot be chosen out of 64 window_candidates"),
+        (MINIMAL + "retrieval: {encoder: {name: e, model: {folder: /e}, batch_size: 0}}", "batch_size and max_tokens"),
+        (MINIMAL + "retrieval: {reranker: {name: r, model: {folder: /r}, max_tokens: 0}}", "batch_size and max_tokens"),
     ],
 )
 def test_an_experiment_that_cannot_be_run_is_refused_with_the_reason(text: str, message: str) -> None:

@@ -1,47 +1,39 @@
-import importlib
-import sys
-from collections.abc import Callable
 from pathlib import Path
 
+import msgspec
 import pytest
-from worlds import memory, question, show
+from conftest import Install
+from worlds import experiment, memory, question, show
 
 from offline.errors import ConfigurationError
-from offline.experiment import PlainData, PluginData
+from offline.experiment import PlainData, PluginData, RetrievalSettings
 from offline.loaders import Loaded, load
 from offline.loaders.raw import RawSource
+from offline.models import Encoder, Pin
 from offline.records import Question, Statement
 from offline.registry import Registry
+from offline.steps import model_work
 from offline.views import VIEWS, find_view
-
-Install = Callable[..., None]
-
-
-@pytest.fixture
-def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Install:
-    """Install a distribution into a folder of the import path: its code, and its entry points in one group."""
-
-    def put(distribution: str, group: str, points: dict[str, str], code: str = "") -> None:
-        site = tmp_path / distribution
-        site.mkdir()
-        information = site / f"{distribution}-1.0.dist-info"
-        information.mkdir()
-        (information / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {distribution}\nVersion: 1.0\n")
-        lines = [f"[{group}]", *(f"{name} = {target}" for name, target in points.items())]
-        (information / "entry_points.txt").write_text("\n".join(lines) + "\n")
-        (site / f"{distribution}_code.py").write_text(code)
-        monkeypatch.syspath_prepend(str(site))
-        importlib.invalidate_caches()
-        monkeypatch.delitem(sys.modules, f"{distribution}_code", raising=False)
-
-    return put
-
 
 OLDEST = """
 from offline.memory import Selection
 
 def oldest(memory, question):
     return Selection((memory.history.statements[0].position,))
+"""
+
+RETRIEVER = """
+class Oldest:
+    def __init__(self, corpus):
+        self.size = len(corpus.passages)
+
+    def rank(self, query, k):
+        return [self.size - 1 - at for at in range(min(k, self.size))]
+
+    matches = rank
+
+def make(corpus):
+    return Oldest(corpus)
 """
 
 LOADER = """
@@ -107,11 +99,53 @@ def test_an_installed_loader_is_held_to_rising_positions(install: Install) -> No
         load(PluginData(loader="mine"), None, None)
 
 
-@pytest.mark.parametrize("name", ["cmc", "cmc_h2"])
+@pytest.mark.parametrize("name", ["cmc", "cmc_h2", "fact_bm25_k10", "chunk4096_dense_matched"])
 def test_an_installed_package_cannot_replace_a_view_of_ours(install: Install, name: str) -> None:
     install("acme", "coldread.views", {name: "acme_code:oldest"}, OLDEST)
     with pytest.raises(ConfigurationError, match=f"'{name}' is built in and also declared"):
         find_view(name)
+
+
+def test_an_installed_package_can_bring_a_retriever_for_every_unit_and_combination(install: Install) -> None:
+    install("acme", "coldread.retrievers", {"oldest": "acme_code:make"}, RETRIEVER)
+    shown = {
+        view: show(["Ada leads to Bo.", "Bo leads to Cy.", "Ada leads to Di."], "Ada?", view)[1].positions
+        # Record 2 overwrites record 0, so that the oldest fact is record 1.
+        for view in ("fact_oldest_k1", "chunk20_oldest_k1", "window_oldest", "chunk20_oldest_k3_matched_to_cmc_h1")
+    }
+    assert shown == {
+        "fact_oldest_k1": (1,),
+        "chunk20_oldest_k1": (0,),
+        "window_oldest": (0, 1, 2),
+        "chunk20_oldest_k3_matched_to_cmc_h1": (0,),
+    }
+
+
+@pytest.mark.parametrize(("needs", "units"), [("", ()), ("make.needs_vectors = True", ("fact",))])
+def test_an_installed_retriever_that_needs_vectors_makes_the_experiment_need_an_encoder(
+    install: Install, needs: str, units: tuple[str, ...]
+) -> None:
+    install("acme", "coldread.retrievers", {"oldest": "acme_code:make"}, f"{RETRIEVER}\n{needs}\n")
+    plain = experiment(views=("fact_oldest_matched",))
+    encoder = Encoder(name="mine", model=Pin(folder="/mine"))
+    assert model_work(msgspec.structs.replace(plain, retrieval=RetrievalSettings(encoder=encoder))).units == units
+    if units:
+        with pytest.raises(ConfigurationError, match=r"view 'fact_oldest_matched' needs a model: .*encoder"):
+            model_work(plain)
+    else:
+        assert model_work(plain).units == ()
+
+
+def test_an_installed_package_cannot_replace_a_retriever_of_ours(install: Install) -> None:
+    install("acme", "coldread.retrievers", {"bm25": "acme_code:make"}, RETRIEVER)
+    with pytest.raises(ConfigurationError, match="retriever 'bm25' is built in and also declared by 'acme_code:make'"):
+        show(["Ada leads to Bo."], "Ada?", "fact_bm25")
+
+
+def test_an_installed_retriever_that_breaks_its_contract_is_named_by_its_view_and_question(install: Install) -> None:
+    install("acme", "coldread.retrievers", {"oldest": "acme_code:make"}, RETRIEVER.replace("size - 1 - at", "size + at"))
+    with pytest.raises(ConfigurationError, match="view 'fact_oldest', question 'q': IndexError"):
+        show(["Ada leads to Bo."], "Ada?", "fact_oldest")
 
 
 def test_two_installed_packages_cannot_share_a_name(install: Install) -> None:

@@ -195,7 +195,7 @@ def _matched_by_hand(compiled: Memory, text: str) -> list[int]:
         if 1 + len(compiled.line(position)) <= room:
             taken.append(position)
             room -= 1 + len(compiled.line(position))
-    return sorted(taken)
+    return sorted({*taken, *compiled.graph.unresolved})
 
 
 NAMES = ["Ada", "Bo", "Cy", "Dieter Long Name", "Ed"]

@@ -3,11 +3,13 @@
 Nothing here computes an expected value; tests write those beside their own cases.
 """
 
+import hashlib
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 import msgspec
+import numpy as np
 
 from extract.frontends import extract
 from offline.experiment import (
@@ -18,11 +20,14 @@ from offline.experiment import (
     Prompt,
     ReaderPlan,
     ResolvedExperiment,
+    RetrievalSettings,
     ViewSettings,
 )
 from offline.freeze import freeze
 from offline.memory import Memory
+from offline.passages import Chunk, cut_characters, passages
 from offline.records import Evidence, Extraction, History, Packet, Question, Statement
+from offline.vectors import PairScores, Retrieval, Role, Scores, TextRow, Vectors, text_digest
 
 # Eight characters, so that a budget can be counted by hand.
 HEADING = "Records:"
@@ -94,11 +99,62 @@ def extraction(*histories: History, grammar: GrammarForms = GRAMMAR) -> Extracti
 
 
 def memory(
-    statements: Sequence[str | tuple[int, str]], regime: str = "shared", grammar: GrammarForms = GRAMMAR, **changes: object
+    statements: Sequence[str | tuple[int, str]],
+    regime: str = "shared",
+    grammar: GrammarForms = GRAMMAR,
+    retrieval: Retrieval | None = None,
+    **changes: object,
 ) -> Memory:
     """The compiled memory of these statements; `changes` are view settings."""
     world = history(*statements)
-    return Memory(world, extraction(world, grammar=grammar), settings(regime, **changes), HEADING)
+    return Memory(world, extraction(world, grammar=grammar), settings(regime, **changes), HEADING, retrieval=retrieval)
+
+
+def vectors(
+    passage: Mapping[str, Sequence[float]], query: Mapping[str, Sequence[float]], chunks: Sequence[Chunk] = ()
+) -> Vectors:
+    """Frozen vectors made by hand, by text."""
+    given: list[tuple[Role, str, Sequence[float]]] = [("passage", text, vector) for text, vector in passage.items()]
+    given += [("query", text, vector) for text, vector in query.items()]
+    rows = [TextRow(role, text_digest(text)) for role, text, _ in given]
+    return Vectors(rows, np.array([vector for _, _, vector in given], dtype=np.float32), chunks)
+
+
+def _drawn(*texts: str) -> list[float]:
+    """A vector of length 1 that depends on nothing but these texts."""
+    raw = np.frombuffer(hashlib.sha256("\n".join(texts).encode()).digest(), dtype=np.uint8)[:8] - 127.5
+    return [float(coordinate) for coordinate in raw / np.linalg.norm(raw)]
+
+
+def drawn_retrieval(
+    statements: Sequence[str | tuple[int, str]],
+    queries: Iterable[str],
+    units: Sequence[str],
+    numbers: RetrievalSettings | None = None,
+    chunk_characters: int = 60,
+) -> Retrieval:
+    """What models might have said of these units' passages: vectors and scores drawn from the texts' sha256.
+
+    The unit `chunk` is cut by characters here.
+    """
+    compiled, queries = memory(statements), list(queries)
+    chunks = cut_characters(compiled.history.id, compiled.lines, chunk_characters)
+    cut = [
+        p for unit in units for p in (passages(chunks, compiled.lines) if unit == "chunk" else compiled.corpus(unit).passages)
+    ]
+    texts = list(dict.fromkeys(passage.text for passage in cut))
+    scores = [
+        PairScores(
+            query=text_digest(query),
+            passages=tuple(text_digest(text) for text in texts),
+            scores=tuple(str(_drawn("score", query, text)[0]) for text in texts),
+        )
+        for query in dict.fromkeys(queries)
+    ]
+    made = vectors(
+        {text: _drawn("passage", text) for text in texts}, {query: _drawn("query", query) for query in queries}, chunks
+    )
+    return Retrieval(numbers or RetrievalSettings(), made, Scores(scores))
 
 
 def show(
@@ -107,11 +163,13 @@ def show(
     view: str = "cmc",
     regime: str = "shared",
     grammar: GrammarForms = GRAMMAR,
+    retrieval: Retrieval | None = None,
     **changes: object,
 ) -> tuple[Packet, Evidence]:
     """What one view freezes for one question over these statements."""
-    world = history(*statements)
-    frozen = freeze([world], [question(text)], extraction(world, grammar=grammar), settings(regime, **changes), PROMPT, [view])
+    world, chosen = history(*statements), settings(regime, **changes)
+    found = extraction(world, grammar=grammar)
+    frozen = freeze([world], [question(text)], found, chosen, PROMPT, [view], retrieval=retrieval)
     (packet,) = frozen.packets[view]
     return packet, {evidence.digest: evidence for evidence in frozen.evidence}[packet.evidence]
 

@@ -19,7 +19,10 @@ RERANK = "_rerank"
 
 
 class Retriever(Protocol):
-    """Ranks the passages of the corpus that it was made from; indices count from the newest passage."""
+    """Ranks the passages of the corpus that it was made from; indices count from the newest passage.
+
+    A ranking of k begins a ranking of more.
+    """
 
     def rank(self, query: str, k: int) -> list[int]:
         """Indices of the k best passages, best first; fewer only if there are fewer."""

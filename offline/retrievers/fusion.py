@@ -10,7 +10,8 @@ class Fusion:
     """Sums 1 / (constant + rank) over rankings, ranks counted from 1, each ranking taken `depth` deep (Cormack et al., 2009).
 
     Sums are exact fractions. Passages that no ranking names fill up, newest first; so do those that a ranking itself only
-    fills up with, which would otherwise earn their place by being new.
+    fills up with, which would otherwise earn their place by being new. The depth does not follow k: a passage's place must
+    not depend on how many are asked for.
     """
 
     def __init__(self, rankers: Sequence[Retriever], size: int, constant: int, depth: int) -> None:
@@ -21,10 +22,9 @@ class Fusion:
 
     def matches(self, query: str, k: int) -> list[int]:
         """Indices of the k best passages that a ranking names."""
-        depth = max(k, self._depth)
         scores: dict[int, Fraction] = {}
         for ranker in self._rankers:
-            for rank, index in enumerate(ranker.matches(query, depth), 1):
+            for rank, index in enumerate(ranker.matches(query, self._depth), 1):
                 scores[index] = scores.get(index, Fraction(0)) + Fraction(1, self._constant + rank)
         return sorted(scores, key=lambda index: (-scores[index], index))[:k]
 

@@ -5,16 +5,17 @@ A name says it all: `fact_bm25`, `chunk4096_bm25`, `fact_hybrid_k10`, `fact_dens
 
 import re
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from offline.memory import Memory, Selection
 from offline.passages import Passage
 from offline.records import Question
 from offline.retrievers import RERANK, needs_vectors, retriever_names
 
-_UNIT = re.compile(r"(?P<unit>fact|window|chunk(?:[1-9][0-9]{1,6})?)_(?P<retriever>.+)")
-_MATCHED = re.compile(r"(?P<view>.+?)_matched(?:_to_(?P<other>.+))?")
-_AT_K = re.compile(r"(?P<view>.+)_k(?P<k>[1-9][0-9]{0,4})")
+_NAME = re.compile(
+    r"(?P<unit>fact|window|chunk(?:[1-9][0-9]{1,6})?)_(?P<retriever>.+?)"
+    r"(?:_k(?P<k>[1-9][0-9]{0,4}))?(?P<matched>_matched(?:_to_(?P<other>.+))?)?"
+)
 
 
 @dataclass(frozen=True)
@@ -23,6 +24,8 @@ class RetrievalView:
 
     unit: what is ranked, see `Memory.corpus`. k: passages shown, None = what the settings say. match: whole passages that
     still fit this view's evidence length are shown instead, one that does not fit is skipped.
+
+    Of unresolved records a matched view of facts shows those that the other view shows: the two differ in what they chose.
     """
 
     unit: str
@@ -35,13 +38,15 @@ class RetrievalView:
         ranked = self.ranked(memory, question)
         structured = self.unit == "fact"
         if self.match is not None:
-            length = _room(memory, question, self.match, structured=structured)
-            unresolved = memory.graph.unresolved if structured else ()
-            return Selection(_fitting(memory, ranked, length, unresolved), structured, may_fall_back=False)
+            other = memory.render(memory.settle(self.match(memory, question)))
+            shared = sorted(set(memory.graph.unresolved).intersection(other.positions)) if structured else []
+            room = len(other.text) - len(memory.heading) - _size(memory, shared)
+            # Rendered as it is: with the other unresolved records it could be longer than the other view.
+            return Selection((*shared, *_fitting(memory, ranked, room, shared)), structured=False)
         if self.unit == "window" and self.k is None:
             budget, windows = memory.settings.budget, memory.retrieval.settings.windows
-            room = None if budget < 0 else budget - len(memory.heading)
-            return Selection(_fitting(memory, ranked, room, limit=windows), structured)
+            free = None if budget < 0 else budget - len(memory.heading)
+            return Selection(_fitting(memory, ranked, free, limit=windows), structured)
         return Selection(tuple(dict.fromkeys(p for passage in ranked for p in passage.positions)), structured)
 
     def model_work(self) -> tuple[set[str], set[tuple[str, str]]]:
@@ -61,14 +66,9 @@ class RetrievalView:
         return memory.corpus(self.unit).rank(self.retriever, question.text, k)
 
 
-def _room(memory: Memory, question: Question, match: Callable[[Memory, Question], Selection], *, structured: bool) -> int:
-    """Characters of another view's evidence, less those of unresolved records, which are shown in any case."""
-    shown = memory.render(memory.settle(match(memory, question)))
-    room = len(shown.text) - len(memory.heading)
-    if structured:
-        unresolved = set(memory.graph.unresolved)
-        room -= sum(1 + len(memory.line(position)) for position in shown.positions if position in unresolved)
-    return room
+def _size(memory: Memory, positions: Iterable[int]) -> int:
+    """Characters of these records' lines, each with the line break before it."""
+    return sum(1 + len(memory.line(position)) for position in positions)
 
 
 def _fitting(
@@ -81,7 +81,7 @@ def _fitting(
     there, chosen, taken = set(shown), [], 0
     for passage in ranked:
         new = [position for position in dict.fromkeys(passage.positions) if position not in there]
-        size = sum(1 + len(memory.line(position)) for position in new)
+        size = _size(memory, new)
         if limit is not None and taken == limit:
             break
         if new and (room is None or size <= room):
@@ -112,12 +112,9 @@ def lexical(name: str, characters: int) -> str:
 
 def parse(name: str, find: "Callable[[str], Callable[[Memory, Question], Selection]]") -> RetrievalView | None:
     """The retrieval view that a name spells, None if it spells none; `find` looks up the view that another is matched to."""
-    if match := _MATCHED.fullmatch(name):
-        view = parse(match["view"], find)
-        return view and replace(view, match=find(match["other"] or "cmc"))
-    if at := _AT_K.fullmatch(name):
-        view = parse(at["view"], find)
-        return view and replace(view, k=int(at["k"]))
-    named = _UNIT.fullmatch(name)
-    known = named and named["retriever"].removesuffix(RERANK) in retriever_names()
-    return RetrievalView(named["unit"], named["retriever"]) if named and known else None
+    spelled = _NAME.fullmatch(name)
+    if spelled is None or spelled["retriever"].removesuffix(RERANK) not in retriever_names():
+        return None
+    k = int(spelled["k"]) if spelled["k"] else None
+    match = find(spelled["other"] or "cmc") if spelled["matched"] else None
+    return RetrievalView(spelled["unit"], spelled["retriever"], k, match)
