@@ -6,7 +6,7 @@ from eval.labels import LEDGER, commitment, read_ledger
 from offline.errors import AlteredError, SealLinkError, StateError
 from offline.experiment import ResolvedExperiment
 from offline.run_folder import MANIFEST, RunFolder, verify_folder
-from offline.steps import foreign_input, steps_before
+from offline.steps import MODEL_STEPS, foreign_input, steps_before
 from readers.records import Seal
 from readers.seal import verify_reads, verify_upstream
 from readers.tokens import tokenizer_at
@@ -32,6 +32,9 @@ def verify_run(run: RunFolder, tokenizers: Path | None = None) -> dict[str, Seal
     experiment = run.experiment()
     run.verify_top()
     _verify_links(run, experiment)
+    for step in {*MODEL_STEPS} - {*steps_before(experiment, "packets")}:
+        if run.has(step):
+            raise AlteredError(f"{run.step_folder(step)}: no view of this run's experiment needs it; remove it")
     ledger = read_ledger(run)
     labels = commitment(run).labels
     seals: dict[str, Seal] = {}

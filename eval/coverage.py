@@ -5,7 +5,7 @@ exactly what is counted.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache, reduce
 from operator import add, attrgetter
 from typing import Any
@@ -133,8 +133,10 @@ def coverage(
     """
     data, extraction = read_data(run), read_extraction(run)
     packets = _packets(run, experiment, {question.id: question for question in data.questions})
-    points = _points(experiment, at)
-    views = [(name, find_view(name)) for name in points]
+    ranking = {name: v for name in experiment.views if isinstance(v := find_view(name), RetrievalView) and v.match is None}
+    # The largest first: its ranking begins with those of the others, and is made once.
+    points = {f"{name}_k{k}": (name, k) for name in ranking for k in sorted(set(at), reverse=True)}
+    views = [(name, replace(ranking[of], k=k)) for name, (of, k) in points.items()]
     retrieval = read_retrieval(run, experiment) if views else None
     judge = Judge(extraction, golds, token_counter(run, experiment))
     frozen: list[Judged] = []
@@ -175,13 +177,6 @@ def _packets(run: RunFolder, experiment: ResolvedExperiment, questions: Mapping[
             question = questions[packet.question]
             found.setdefault(question.history, []).append((question, packet, evidence[packet.evidence]))
     return found
-
-
-def _points(experiment: ResolvedExperiment, at: Sequence[int]) -> dict[str, tuple[str, int]]:
-    """The views that make the curve, each as (view of the run, k): of those that show the best passages of a ranking."""
-    ranking = [name for name in experiment.views if isinstance(v := find_view(name), RetrievalView) and v.match is None]
-    # The largest first: its ranking begins with those of the others, and is made once.
-    return {f"{name}_k{k}": (name, k) for name in ranking for k in sorted(set(at), reverse=True)}
 
 
 _view: Callable[[Judged], str] = attrgetter("view")

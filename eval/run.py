@@ -16,7 +16,7 @@ from offline.errors import ColdreadError, ConfigurationError, EngineError, Model
 from offline.experiment import Experiment, ResolvedExperiment, RetrievalSettings, resolve
 from offline.run_folder import RunFolder
 from offline.steps import freeze_step, fresh, load_step, model_work, raw_source, read_data
-from readers.encode import ENCODER, RERANKER, clear_journal, reranked_step, vectors_step
+from readers.encode import ENCODER, RERANKER, clear_leftovers, reranked_step, vectors_step
 from readers.engines import check_engine
 from readers.pins import check_pin
 from readers.probe import certificate_line
@@ -108,7 +108,7 @@ def encode(run: RunFolder, experiment: ResolvedExperiment, say: Say, progress: E
             f"{_done(written)}: {retrieval.reranker.name}, {scored.pairs} pairs, {scored.cut} filled the window of "
             f"{scored.environment['window']} tokens",
         )
-    clear_journal(run)
+    clear_leftovers(run, work)
 
 
 def freeze(run: RunFolder, experiment: ResolvedExperiment, say: Say) -> None:

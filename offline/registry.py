@@ -4,13 +4,24 @@ Ours register with the decorator; a package elsewhere declares an entry point in
 declare is an error, since a published number must not depend on which package happened to be installed.
 """
 
+import sys
 from collections.abc import Callable
+from functools import lru_cache
 from importlib.metadata import EntryPoint, entry_points
 from typing import Generic, TypeVar
 
 from offline.errors import ConfigurationError
 
 T = TypeVar("T")
+
+
+@lru_cache(maxsize=32)
+def _declared(group: str, path: tuple[str, ...]) -> dict[str, list[EntryPoint]]:
+    """Entry points of a group by name; what is installed is looked through once for each search path."""
+    found: dict[str, list[EntryPoint]] = {}
+    for point in entry_points(group=group):
+        found.setdefault(point.name, []).append(point)
+    return found
 
 
 class Registry(Generic[T]):
@@ -35,10 +46,7 @@ class Registry(Generic[T]):
         return enter
 
     def _theirs(self) -> dict[str, list[EntryPoint]]:
-        found: dict[str, list[EntryPoint]] = {}
-        for point in entry_points(group=self.group):
-            found.setdefault(point.name, []).append(point)
-        return found
+        return _declared(self.group, tuple(sys.path))
 
     def built_in(self) -> list[str]:
         """Names of our own implementations, sorted."""

@@ -21,6 +21,7 @@ from offline.loaders import load
 from offline.loaders.raw import RawSource
 from offline.memory import Measure
 from offline.records import Evidence, Extraction, History, Packet, Question, Relation, StatementExtraction
+from offline.retrievers import HYBRID, RERANK
 from offline.run_folder import COMMANDS, Manifest, RunFolder
 from offline.vectors import Retrieval, read_scores, read_vectors
 from offline.views import find_view
@@ -52,6 +53,10 @@ def data_inputs(experiment: ResolvedExperiment, source: RawSource | None) -> dic
     }
 
 
+# The steps of retrieval models.
+MODEL_STEPS = ("vectors", "reranked")
+
+
 @dataclass(frozen=True)
 class ModelWork:
     """What an experiment's views need of models: units whose passages are encoded, and (unit, first stage) to rerank."""
@@ -75,6 +80,12 @@ def model_work(experiment: ResolvedExperiment) -> ModelWork:
                         f"view {name!r} needs a model: name one in the experiment, `retrieval: {{{kind}: NAME}}` "
                         f"(configs/{kind}s holds those that are shipped)"
                     )
+            depth = view.depth(experiment.settings, named)
+            if view.retriever.endswith((HYBRID, RERANK)) and depth > named.candidates:
+                raise ConfigurationError(
+                    f"view {name!r} would show {depth} passages, but fusing and reranking go {named.candidates} deep; raise "
+                    "`candidates` in the experiment's `retrieval`, or ask for fewer"
+                )
             units |= encoded
             stages |= reranked
     return ModelWork(tuple(sorted(units)), tuple(sorted(stages)))
@@ -103,7 +114,7 @@ def configuration_of(experiment: ResolvedExperiment, step: str) -> str:
     numbers, work = retrieval or RetrievalSettings(), model_work(experiment)
     # The prompt's heading and the budget do not matter to a passage, nor does k.
     if step == "vectors":
-        return digest_of((numbers.encoder, numbers.chunk_tokens, work.units))
+        return digest_of((numbers.encoder, numbers.chunk_tokens if "chunk" in work.units else None, work.units))
     return digest_of((numbers.reranker, numbers.candidates, numbers.rrf, experiment.settings.tokenizer, work.stages))
 
 

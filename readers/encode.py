@@ -16,7 +16,7 @@ from offline.memory import Memory
 from offline.models import Encoder, Reranker
 from offline.passages import Chunk, cut, passages
 from offline.run_folder import RunFolder
-from offline.steps import fresh, model_work, read_data, read_extraction, upstream
+from offline.steps import MODEL_STEPS, ModelWork, fresh, model_work, read_data, read_extraction, upstream
 from offline.vectors import (
     SCORES,
     PairScores,
@@ -87,10 +87,12 @@ def reranked_step(run: RunFolder, experiment: ResolvedExperiment, progress: Prog
     return run.step("reranked", {**upstream(run, experiment, "reranked"), "model": model.fingerprint}, write)
 
 
-def clear_journal(run: RunFolder) -> None:
-    """Put away what an interrupted step had finished, once nothing is left to do."""
+def clear_leftovers(run: RunFolder, work: ModelWork) -> None:
+    """Put away what an interrupted step had finished, and steps that an earlier experiment of this unsealed run needed."""
+    needed = {"vectors": work.units, "reranked": work.stages}
     with storage(run.path / JOURNAL):
-        shutil.rmtree(run.path / JOURNAL, ignore_errors=True)
+        for name in (JOURNAL, *(step for step in MODEL_STEPS if not needed[step] and not run.sealed_readers())):
+            shutil.rmtree(run.path / name, ignore_errors=True)
 
 
 def _model(run: RunFolder, experiment: ResolvedExperiment, step: str, pinned: Encoder | Reranker) -> tuple[Path, Model] | None:

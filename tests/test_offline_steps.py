@@ -140,7 +140,7 @@ CHANGES: dict[str, tuple[ResolvedExperiment, set[str]]] = {
     "encoder": (_experiment(*VIEWS, retrieval=_with(encoder=OTHER_ENCODER)), {"vectors", "packets"}),
     "chunk_tokens": (_experiment(*VIEWS, retrieval=_with(chunk_tokens=7)), {"vectors", "packets"}),
     "reranker": (_experiment(*VIEWS, retrieval=_with(reranker=OTHER_RERANKER)), {"reranked", "packets"}),
-    "candidates": (_experiment(*VIEWS, retrieval=_with(candidates=7)), {"reranked", "packets"}),
+    "candidates": (_experiment(*VIEWS, retrieval=_with(candidates=170)), {"reranked", "packets"}),
     "rrf": (_experiment(*VIEWS, retrieval=_with(rrf=7)), {"reranked", "packets"}),
     "tokenizer": (_experiment(*VIEWS, tokenizer="unicode"), {"reranked", "packets"}),
     "chunk_k": (_experiment(*VIEWS, retrieval=_with(chunk_k=7)), {"packets"}),

@@ -15,7 +15,7 @@ from offline.passages import Passage
 from offline.registry import Registry
 from offline.vectors import Retrieval
 
-RERANK = "_rerank"
+RERANK, HYBRID = "_rerank", "hybrid"
 
 
 class Retriever(Protocol):

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from fractions import Fraction
 
-from offline.retrievers import Corpus, Retriever, retriever
+from offline.retrievers import HYBRID, Corpus, Retriever, retriever
 
 
 class Fusion:
@@ -37,7 +37,7 @@ class Fusion:
         return named
 
 
-@retriever("hybrid", vectors=True)
+@retriever(HYBRID, vectors=True)
 def hybrid(corpus: Corpus) -> Fusion:
     """BM25 and dense retrieval, with equal weight."""
     rankers = [corpus.retriever("bm25"), corpus.retriever("dense")]

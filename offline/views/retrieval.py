@@ -7,6 +7,7 @@ import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
+from offline.experiment import RetrievalSettings, ViewSettings
 from offline.memory import Memory, Selection
 from offline.passages import Passage
 from offline.records import Question
@@ -58,11 +59,14 @@ class RetrievalView:
             stages.add((self.unit, self.retriever.removesuffix(RERANK)))
         return units, stages
 
+    def depth(self, settings: ViewSettings, numbers: RetrievalSettings) -> int:
+        """How many passages of the ranking there are to choose from."""
+        usual = {"fact": settings.k, "window": numbers.window_candidates}
+        return self.k or usual.get(self.unit, numbers.chunk_k)
+
     def ranked(self, memory: Memory, question: Question) -> list[Passage]:
         """The passages to choose from, best first."""
-        numbers = memory.retrieval.settings
-        usual = {"fact": memory.settings.k, "window": numbers.window_candidates}
-        k = self.k or usual.get(self.unit, numbers.chunk_k)
+        k = self.depth(memory.settings, memory.retrieval.settings)
         return memory.corpus(self.unit).rank(self.retriever, question.text, k)
 
 
@@ -92,28 +96,31 @@ def _fitting(
     return tuple(chosen)
 
 
+def _spelled(name: str) -> re.Match[str] | None:
+    """The parts of a retrieval view's name, None for another name."""
+    spelled = _NAME.fullmatch(name)
+    return spelled if spelled and spelled["retriever"].removesuffix(RERANK) in retriever_names() else None
+
+
 def lexical(name: str, characters: int) -> str:
     """The name of the view that needs no model and is nearest to this one: BM25 in the model's place, chunks by characters.
 
     Its packets are of about the same size, so that they can stand for the others in an estimate.
     """
-    if match := _MATCHED.fullmatch(name):
-        other = f"_to_{lexical(match['other'], characters)}" if match["other"] else ""
-        return f"{lexical(match['view'], characters)}_matched{other}"
-    if at := _AT_K.fullmatch(name):
-        return f"{lexical(at['view'], characters)}_k{at['k']}"
-    named = _UNIT.fullmatch(name)
-    if not named or named["retriever"].removesuffix(RERANK) not in retriever_names():
+    spelled = _spelled(name)
+    if spelled is None:
         return name
-    unit = f"chunk{characters}" if named["unit"] == "chunk" else named["unit"]
-    models = needs_vectors(named["retriever"]) or named["retriever"].endswith(RERANK)
-    return f"{unit}_{'bm25' if models else named['retriever']}"
+    unit, retriever = spelled["unit"], spelled["retriever"]
+    plain = "bm25" if needs_vectors(retriever) or retriever.endswith(RERANK) else retriever
+    k = f"_k{spelled['k']}" if spelled["k"] else ""
+    other = f"_to_{lexical(spelled['other'], characters)}" if spelled["other"] else ""
+    return f"{f'chunk{characters}' if unit == 'chunk' else unit}_{plain}{k}{'_matched' if spelled['matched'] else ''}{other}"
 
 
 def parse(name: str, find: "Callable[[str], Callable[[Memory, Question], Selection]]") -> RetrievalView | None:
     """The retrieval view that a name spells, None if it spells none; `find` looks up the view that another is matched to."""
-    spelled = _NAME.fullmatch(name)
-    if spelled is None or spelled["retriever"].removesuffix(RERANK) not in retriever_names():
+    spelled = _spelled(name)
+    if spelled is None:
         return None
     k = int(spelled["k"]) if spelled["k"] else None
     match = find(spelled["other"] or "cmc") if spelled["matched"] else None
