@@ -1,7 +1,7 @@
 """Reciprocal rank fusion: several rankings made one, by ranks alone."""
 
 from collections.abc import Sequence
-from fractions import Fraction
+from math import lcm
 
 from offline.retrievers import HYBRID, Corpus, Retriever, retriever
 
@@ -17,15 +17,17 @@ class Fusion:
     def __init__(self, rankers: Sequence[Retriever], size: int, constant: int, depth: int) -> None:
         self._rankers = rankers
         self._size = size
-        self._constant = constant
-        self._depth = depth
+        # 1 / (constant + rank) over a common denominator: whole numbers, whose sums are exact and quick to compare.
+        denominators = range(constant + 1, constant + depth + 1)
+        common = lcm(*denominators)
+        self._weights = [common // denominator for denominator in denominators]
 
     def matches(self, query: str, k: int) -> list[int]:
         """Indices of the k best passages that a ranking names."""
-        scores: dict[int, Fraction] = {}
+        scores: dict[int, int] = {}
         for ranker in self._rankers:
-            for rank, index in enumerate(ranker.matches(query, self._depth), 1):
-                scores[index] = scores.get(index, Fraction(0)) + Fraction(1, self._constant + rank)
+            for index, weight in zip(ranker.matches(query, len(self._weights)), self._weights, strict=False):
+                scores[index] = scores.get(index, 0) + weight
         return sorted(scores, key=lambda index: (-scores[index], index))[:k]
 
     def rank(self, query: str, k: int) -> list[int]:
