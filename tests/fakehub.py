@@ -40,7 +40,7 @@ class Repository:
 
 def files_of(folder: Path) -> dict[str, bytes]:
     """The files of a folder, by name."""
-    return {path.name: path.read_bytes() for path in folder.iterdir()}
+    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
 class FakeHub:

@@ -7,6 +7,7 @@ import sys
 import zipfile
 from importlib.metadata import files, version
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tiny import GRAMMAR, ROWS, coldread, write_experiment, write_rows
@@ -148,6 +149,28 @@ def test_a_dry_run_counts_what_reading_then_sends_and_keeps_nothing(tiny_model: 
     assert counted["readers"]["tiny"]["requests"] == seal["counts"]["generated"]
     assert counted["readers"]["tiny"]["input_tokens"] == seal["counts"]["input_tokens"]
     assert sorted(tmp_path.rglob("*")) == before
+
+
+def test_a_dry_run_encodes_nothing_and_reckons_a_dense_view_as_bm25_in_its_place(tiny_model: Path, tmp_path: Path) -> None:
+    views, encoder = ["fact_bm25", "fact_dense", "chunk_dense"], {"name": "e", "model": {"folder": str(tmp_path / "nowhere")}}
+    changes = {"views": views, "retrieval": {"encoder": encoder}, "settings": {"k": 1}}
+    rows = write_rows(tmp_path)
+
+    def estimate(**more: object) -> dict[str, Any]:
+        path = write_experiment(tmp_path, tiny_model, **{**changes, **more})
+        printed = coldread("run", str(path), "--data", str(rows), "--dry-run", "--json").stdout
+        return dict(json.loads(printed))
+
+    lexical, chunks, both = (estimate(views=v) for v in (["fact_bm25"], ["chunk2048_bm25"], views))
+    sums = {
+        name: 2 * lexical["readers"]["tiny"][name] + chunks["readers"]["tiny"][name] for name in ("requests", "input_tokens")
+    }
+    assert {name: both["readers"]["tiny"][name] for name in sums} == sums
+    assert (lexical["readers"]["tiny"]["tokens_counted"], both["readers"]["tiny"]["tokens_counted"]) == (True, False)
+    assert both["stand_ins"] == {"fact_dense": "fact_bm25", "chunk_dense": "chunk2048_bm25"}
+    # Current facts: Ada's, Bob's and Carl's homes and two rivers, 5 texts; each history is one chunk.
+    assert both["encode"] == {"e": {"passages": 7, "questions": 5, "download": None}}
+    assert "stand_ins" not in lexical
 
 
 def test_a_dry_run_without_the_model_guesses_and_says_so(tmp_path: Path) -> None:
