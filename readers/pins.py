@@ -45,7 +45,8 @@ def patterns_of(pinned: Pinned) -> tuple[str, ...]:
     if isinstance(pinned, Reader):
         return PATTERNS
     # A commit without safetensors is read with torch's restricted unpickler, and only where its configuration names the file.
-    return (*PATTERNS, *MODULES, *([pinned.weights] if pinned.weights.endswith(".bin") else []))
+    pickled = (pinned.weights, f"[0-9]_*/{pinned.weights}") if pinned.weights.endswith(".bin") else ()
+    return (*PATTERNS, *MODULES, *pickled)
 
 
 def check_pin(reader: Pinned) -> None:
@@ -67,11 +68,17 @@ def check_pin(reader: Pinned) -> None:
     elif pin.revision is None or not _COMMIT.fullmatch(pin.revision):
         raise ModelError(
             f"{whose}: {pin.repository} at revision {pin.revision!r} is not pinned; branches and tags move: "
-            f"give the 40-digit commit, or let `coldread pin {shlex.quote(pin.repository)} --write FILE` fill it into the "
-            "reader file"
+            f"give the 40-digit commit{_fills_in(reader, pin.repository)}"
         )
     if pin.fingerprint is not UNSET and not _SHA256.fullmatch(pin.fingerprint):
         raise ModelError(f"{whose}: fingerprint {pin.fingerprint!r} is no sha256 of 64 digits; `coldread pin` prints it")
+
+
+def _fills_in(pinned: Pinned, repository: str) -> str:
+    """The command that finds the commit, for the one kind of file that it can write."""
+    if not isinstance(pinned, Reader):
+        return ""
+    return f", or let `coldread pin {shlex.quote(repository)} --write FILE` fill it into the reader file"
 
 
 def locate(reader: Pinned, *, fetch: bool = True) -> Path:
@@ -184,7 +191,7 @@ def fingerprint(folder: Path, patterns: Sequence[str] = PATTERNS) -> Model:
 def model_of(files: tuple[ModelFile, ...], where: str) -> Model:
     """The model that these files, sorted by name, make; ModelError if config.json is not among them."""
     if not any(file.name == "config.json" for file in files):
-        raise ModelError(f"{where} holds no config.json, so no model; check the reader's `model`")
+        raise ModelError(f"{where} holds no config.json, so no model; check `model` in its configuration")
     return Model(fingerprint=digest_of(files), files=files)
 
 
@@ -197,10 +204,13 @@ def identify(reader: Pinned, folder: Path) -> Model:
         return Model(fingerprint=digest_of(("served", reader.model.served)), files=())
     model, expected = fingerprint(folder, patterns_of(reader)), reader.model.fingerprint
     if expected is not UNSET and model.fingerprint != expected:
+        # What `coldread pin` prints is a reader's: it knows of no module folders.
+        prints = (
+            f"what `coldread pin {shlex.quote(str(folder))}` prints" if isinstance(reader, Reader) else "the first of the two"
+        )
         raise ModelError(
             f"{kind_of(reader)} {reader.name!r}: the model files in {folder} have the fingerprint {model.fingerprint}, the pin "
             f"expects {expected}: a file was changed, added or left out; restore the folder (a download: remove it, and it is "
-            f"fetched again), or, if these files are meant, put what `coldread pin {shlex.quote(str(folder))}` prints into its "
-            "configuration"
+            f"fetched again), or, if these files are meant, put {prints} into its configuration"
         )
     return model
