@@ -5,18 +5,19 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from offline.canonical import Record, digest_of, read_record, storage, write_lines, write_record
-from offline.errors import ModelError
+from offline.canonical import Record, digest_of, read_record, self_digest, storage, write_lines, write_record
+from offline.errors import AlteredError, ModelError
 from offline.experiment import ResolvedExperiment, RetrievalSettings
 from offline.freeze import memories
 from offline.memory import Memory
 from offline.models import Encoder, Reranker
 from offline.passages import Chunk, cut, passages
 from offline.run_folder import RunFolder
-from offline.steps import fresh, model_work, read_data, read_extraction, upstream
+from offline.steps import model_work, read_data, read_extraction, upstream
 from offline.vectors import (
     SCORES,
     PairScores,
@@ -45,17 +46,19 @@ Progress = Callable[[int, int], None]
 
 
 class Slice(Record, frozen=True):
-    """Journalled output: float32 values, and how many inputs the window cut."""
+    """Journalled output: float32 values, and how many inputs the window cut. `check`: digest of it with an empty check."""
 
     values: bytes
     cut: int
+    check: str = ""
 
 
 def vectors_step(run: RunFolder, experiment: ResolvedExperiment, progress: Progress) -> bool:
     """Write vectors/; True if it was written. Without the model on this machine, vectors that are up to date stay."""
     encoder = experiment.retrieval.encoder if experiment.retrieval else None
     assert encoder is not None  # model_work refuses an experiment whose views need one and that names none
-    found = _model(run, experiment, "vectors", encoder)
+    inputs = upstream(run, experiment, "vectors")
+    found = _model(run, "vectors", inputs, encoder)
     if found is None:
         return False
     folder, model = found
@@ -66,14 +69,15 @@ def vectors_step(run: RunFolder, experiment: ResolvedExperiment, progress: Progr
         write_vectors(out, rows, matrix, chunks)
         write_record(out / ENCODER, facts)
 
-    return run.step("vectors", {**upstream(run, experiment, "vectors"), "model": model.fingerprint}, write)
+    return run.step("vectors", {**inputs, "model": model.fingerprint}, write)
 
 
 def reranked_step(run: RunFolder, experiment: ResolvedExperiment, progress: Progress) -> bool:
     """Write reranked/; True if it was written. Without the model on this machine, scores that are up to date stay."""
     reranker = experiment.retrieval.reranker if experiment.retrieval else None
     assert reranker is not None  # as above
-    found = _model(run, experiment, "reranked", reranker)
+    inputs = upstream(run, experiment, "reranked")
+    found = _model(run, "reranked", inputs, reranker)
     if found is None:
         return False
     folder, model = found
@@ -84,7 +88,7 @@ def reranked_step(run: RunFolder, experiment: ResolvedExperiment, progress: Prog
         write_lines(out / SCORES, scores)
         write_record(out / RERANKER, facts)
 
-    return run.step("reranked", {**upstream(run, experiment, "reranked"), "model": model.fingerprint}, write)
+    return run.step("reranked", {**inputs, "model": model.fingerprint}, write)
 
 
 def clear_journal(run: RunFolder) -> None:
@@ -93,15 +97,17 @@ def clear_journal(run: RunFolder) -> None:
         shutil.rmtree(run.path / JOURNAL, ignore_errors=True)
 
 
-def _model(run: RunFolder, experiment: ResolvedExperiment, step: str, pinned: Encoder | Reranker) -> tuple[Path, Model] | None:
-    """A pinned model's folder and files; None if it is not to be had and the step is up to date all the same."""
+def _model(run: RunFolder, step: str, inputs: Mapping[str, str], pinned: Encoder | Reranker) -> tuple[Path, Model] | None:
+    """A pinned model's folder and files; None if the step was made from these inputs and need not be looked at again."""
+    made = run.has(step) and inputs.items() <= run.need(step).inputs.items()
+    if made and pinned.model.repository is not None:
+        return None  # A commit does not change, and the inputs name it.
     try:
-        folder = locate(pinned, fetch=not run.has(step))
+        folder = locate(pinned)
     except ModelError:
-        if not run.has(step):
-            raise
-        fresh(run, experiment, step)
-        return None
+        if made:
+            return None
+        raise
     return folder, identify(pinned, folder)
 
 
@@ -242,10 +248,12 @@ def _in_slices(
         path = journal / f"{digest_of((key, batch_size, some))}.json"
         if path.is_file():
             kept = read_record(path, Slice)
+            if self_digest(kept, "check") != kept.check:
+                raise AlteredError(f"{path}: its check does not fit its content; the file was altered: remove it, then go on")
         else:
             values, cut_here = work(some)
             kept = Slice(values.astype("<f4", copy=False).tobytes(), cut_here)
-            write_record(path, kept)
+            write_record(path, msgspec.structs.replace(kept, check=self_digest(kept, "check")))
         rows.append(np.frombuffer(kept.values, dtype="<f4").reshape(len(some), -1))
         total_cut += kept.cut
         progress(at + len(some))
