@@ -6,7 +6,7 @@ from eval.labels import LEDGER, commitment, read_ledger
 from offline.errors import AlteredError, SealLinkError, StateError
 from offline.experiment import ResolvedExperiment
 from offline.run_folder import MANIFEST, RunFolder, verify_folder
-from offline.steps import foreign_input
+from offline.steps import foreign_input, steps_before
 from readers.records import Seal
 from readers.seal import verify_reads, verify_upstream
 from readers.tokens import tokenizer_at
@@ -14,7 +14,7 @@ from readers.tokens import tokenizer_at
 
 def _verify_links(run: RunFolder, experiment: ResolvedExperiment) -> None:
     """AlteredError if a step's recorded inputs are not the steps and the configuration that the run holds."""
-    for step in ("data", "labels", "extraction", "packets"):
+    for step in ("labels", *steps_before(experiment, "packets"), "packets"):
         if name := foreign_input(run, experiment, step, run.need(step)):
             raise AlteredError(f"{run.step_folder(step) / MANIFEST}: not made from this run's {name}")
 
