@@ -173,14 +173,27 @@ def extract(folder: RunArgument, as_json: Json = False) -> None:
 
 
 @app.command()
-def encode(folder: RunArgument, as_json: Json = False) -> None:
+def encode(
+    folder: RunArgument,
+    check: Annotated[bool, typer.Option("--check", help="Encode again, change nothing, count what differs.")] = False,
+    batch_size: Annotated[int | None, typer.Option(help="With --check: texts a batch (default: the model's own).")] = None,
+    as_json: Json = False,
+) -> None:
     """Make the vectors and the rerank scores that retrieval views rank by; resumes an interrupted encoding."""
     from eval import run as steps
+    from eval import tables
+    from readers.recheck import recheck
 
+    if batch_size is not None and not check:
+        raise ConfigurationError("--batch-size goes with --check; a run's own batch size stands in its experiment")
     place = RunFolder(folder)
+    result: dict[str, Any] = {"run": str(folder), "step": "encode"}
     with place.lock(), _bars("encode", "texts") as progress:
-        steps.encode(place, place.experiment(), _say, progress)
-    _print(as_json, {"run": str(folder), "step": "encode"}, lambda console: None)
+        if check:
+            result |= recheck(place, place.experiment(), batch_size, progress("again"))
+        else:
+            steps.encode(place, place.experiment(), _say, progress)
+    _print(as_json, result, lambda console: tables.recheck(console, result) if check else None)
 
 
 @app.command()

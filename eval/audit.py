@@ -14,7 +14,7 @@ from readers.tokens import tokenizer_at
 
 def _verify_links(run: RunFolder, experiment: ResolvedExperiment) -> None:
     """AlteredError if a step's recorded inputs are not the steps and the configuration that the run holds."""
-    for step in (*steps_before(experiment, "packets"), "labels", "packets"):
+    for step in ("labels", *steps_before(experiment, "packets"), "packets"):
         if name := foreign_input(run, experiment, step, run.need(step)):
             raise AlteredError(f"{run.step_folder(step) / MANIFEST}: not made from this run's {name}")
 

@@ -215,6 +215,24 @@ def certificate(console: Console, result: dict[str, Any]) -> None:
     console.print(f"batch invariance: {found['batch_invariance']}", markup=False)
 
 
+def recheck(console: Console, result: dict[str, Any]) -> None:
+    """What came out otherwise when a run's texts were encoded again."""
+    for kind in ("encoder", "reranker"):
+        if found := result.get(kind):
+            what, count = ("vectors", found["texts"]) if kind == "encoder" else ("scores", found["pairs"])
+            console.print(
+                f"{found['name']}, batch size {found['batch_size']} on {found['device']}: {found['identical']} of {count} "
+                f"{what} are the same to the last bit, the largest difference is {found['largest_difference']:.2g}",
+                markup=False,
+                highlight=False,
+                soft_wrap=True,
+            )
+    table = new_table("rankings that changed", ("view",), ("rankings", "in order", "in what they show"))
+    for view, count in result["rankings"].items():
+        table.add_row(view, str(count["rankings"]), str(count["order"]), str(count["chosen"]))
+    console.print(table)
+
+
 _CONDITIONS = {
     "batch": "the sample in batches, cache cold",
     "shuffled": "in batches of another order, cache cold",

@@ -4,7 +4,7 @@ A model's last bits depend on batch, device and library, so its outputs are made
 by them is a pure function of what is stored.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
@@ -54,6 +54,10 @@ class Vectors:
         for chunk in chunks:
             self.chunks.setdefault(chunk.history, []).append(chunk)
 
+    def raw(self, rows: Sequence[TextRow]) -> NDArray[np.float32]:
+        """float32[rows, dimension], as they were stored."""
+        return self._matrix[[self._rows[row.role, row.digest] for row in rows]]
+
     def of(self, role: Role, texts: Sequence[str]) -> NDArray[np.float32]:
         """float32[texts, dimension] in fixed point: whole numbers, coordinates times 2^24, which float32 holds exactly.
 
@@ -84,6 +88,12 @@ class Scores:
             raise AlteredError(
                 f"{SCORES}: a passage of the question {query[:60]!r} was not scored; run `coldread encode` again"
             ) from error
+
+    def beside(self, pairs: Sequence[PairScores]) -> Iterator[tuple[float, float]]:
+        """The stored score and the given one of each of these pairs."""
+        for pair in pairs:
+            for passage, score in zip(pair.passages, pair.scores, strict=True):
+                yield self._of[pair.query][passage], float(score)
 
 
 @dataclass(frozen=True)

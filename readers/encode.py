@@ -2,21 +2,21 @@
 
 import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from offline.canonical import Record, digest_of, read_record, storage, write_lines, write_record
+from offline.canonical import storage, write_lines, write_record
 from offline.errors import ModelError
 from offline.experiment import ResolvedExperiment, RetrievalSettings
 from offline.freeze import memories
 from offline.memory import Memory
 from offline.models import Encoder, Reranker
-from offline.passages import Chunk, cut, passages
+from offline.passages import Chunk, Passage, cut, passages
 from offline.run_folder import RunFolder
-from offline.steps import MODEL_STEPS, ModelWork, fresh, model_work, read_data, read_extraction, upstream
+from offline.steps import MODEL_STEPS, Data, ModelWork, model_work, read_data, read_extraction, upstream
 from offline.vectors import (
     SCORES,
     PairScores,
@@ -33,58 +33,79 @@ from readers.encoders.process import Call, model_process
 from readers.encoders.reranking import RerankingModel
 from readers.pins import identify, locate
 from readers.records import Encoded, Model, RerankedBy
+from readers.slices import in_slices
 
 # What was finished of a step that was interrupted; gone when it is done.
 JOURNAL = ".encode"
 # Of the models, beside what they made.
 ENCODER, RERANKER = "encoder.json", "reranker.json"
-# Batches that are sent to a model's process, and journalled, at a time.
-_BATCHES = 16
 # (texts or pairs done, in all)
 Progress = Callable[[int, int], None]
 
 
-class Slice(Record, frozen=True):
-    """Journalled output: float32 values, and how many inputs the window cut."""
+@dataclass(frozen=True)
+class Encoding:
+    """A run whose texts a model works on: where finished slices are kept, and who is told how far it is."""
 
-    values: bytes
-    cut: int
+    run: RunFolder
+    experiment: ResolvedExperiment
+    journal: Path
+    progress: Progress
+
+    @property
+    def numbers(self) -> RetrievalSettings:
+        """The retrieval settings."""
+        return self.experiment.retrieval or RetrievalSettings()
+
+    def memories(self, data: Data, retrieval: Retrieval | None = None) -> Iterator[Memory]:
+        """The run's histories, compiled."""
+        settings, heading = self.experiment.settings, self.experiment.prompt.heading
+        extraction = read_extraction(self.run)
+        return memories(data.histories, extraction, settings, heading, retrieval=retrieval, questions=data.questions)
+
+
+@dataclass(frozen=True)
+class EncodedTexts:
+    """What an embedding model made: float32[texts, dimension], which text each row is, and where it cut chunks."""
+
+    facts: Encoded
+    rows: list[TextRow]
+    matrix: NDArray[np.float32]
+    chunks: list[Chunk]
 
 
 def vectors_step(run: RunFolder, experiment: ResolvedExperiment, progress: Progress) -> bool:
     """Write vectors/; True if it was written. Without the model on this machine, vectors that are up to date stay."""
-    encoder = experiment.retrieval.encoder if experiment.retrieval else None
+    job = Encoding(run, experiment, run.path / JOURNAL, progress)
+    encoder, inputs = job.numbers.encoder, upstream(run, experiment, "vectors")
     assert encoder is not None  # model_work refuses an experiment whose views need one and that names none
-    found = _model(run, experiment, "vectors", encoder)
+    found = _model(run, "vectors", inputs, encoder)
     if found is None:
         return False
-    folder, model = found
 
     def write(out: Path) -> None:
-        with model_process(EmbeddingModel, encoder, str(folder), whose=f"encoder {encoder.name!r}") as call:
-            facts, rows, matrix, chunks = _encode(run, experiment, call, encoder, model, encoder.batch_size, progress)
-        write_vectors(out, rows, matrix, chunks)
-        write_record(out / ENCODER, facts)
+        made = encode_texts(job, encoder, *found)
+        write_vectors(out, made.rows, made.matrix, made.chunks)
+        write_record(out / ENCODER, made.facts)
 
-    return run.step("vectors", {**upstream(run, experiment, "vectors"), "model": model.fingerprint}, write)
+    return run.step("vectors", {**inputs, "model": found[1].fingerprint}, write)
 
 
 def reranked_step(run: RunFolder, experiment: ResolvedExperiment, progress: Progress) -> bool:
     """Write reranked/; True if it was written. Without the model on this machine, scores that are up to date stay."""
-    reranker = experiment.retrieval.reranker if experiment.retrieval else None
+    job = Encoding(run, experiment, run.path / JOURNAL, progress)
+    reranker, inputs = job.numbers.reranker, upstream(run, experiment, "reranked")
     assert reranker is not None  # as above
-    found = _model(run, experiment, "reranked", reranker)
+    found = _model(run, "reranked", inputs, reranker)
     if found is None:
         return False
-    folder, model = found
 
     def write(out: Path) -> None:
-        with model_process(RerankingModel, reranker, str(folder), whose=f"reranker {reranker.name!r}") as call:
-            facts, scores = _rerank(run, experiment, call, reranker, model, reranker.batch_size, progress)
+        facts, scores = score_pairs(job, reranker, *found)
         write_lines(out / SCORES, scores)
         write_record(out / RERANKER, facts)
 
-    return run.step("reranked", {**upstream(run, experiment, "reranked"), "model": model.fingerprint}, write)
+    return run.step("reranked", {**inputs, "model": found[1].fingerprint}, write)
 
 
 def clear_leftovers(run: RunFolder, work: ModelWork) -> None:
@@ -95,28 +116,66 @@ def clear_leftovers(run: RunFolder, work: ModelWork) -> None:
             shutil.rmtree(run.path / name, ignore_errors=True)
 
 
-def _model(run: RunFolder, experiment: ResolvedExperiment, step: str, pinned: Encoder | Reranker) -> tuple[Path, Model] | None:
-    """A pinned model's folder and files; None if it is not to be had and the step is up to date all the same."""
+def _model(run: RunFolder, step: str, inputs: Mapping[str, str], pinned: Encoder | Reranker) -> tuple[Path, Model] | None:
+    """A pinned model's folder and files; None if the step was made from these inputs and need not be looked at again."""
+    made = run.has(step) and inputs.items() <= run.need(step).inputs.items()
+    if made and pinned.model.repository is not None:
+        return None  # A commit does not change, and the inputs name it.
     try:
-        folder = locate(pinned, fetch=not run.has(step))
+        folder = locate(pinned)
     except ModelError:
-        if not run.has(step):
-            raise
-        fresh(run, experiment, step)
-        return None
+        if made:
+            return None
+        raise
     return folder, identify(pinned, folder)
 
 
-def _memories(run: RunFolder, experiment: ResolvedExperiment, retrieval: Retrieval | None = None) -> Iterator[Memory]:
-    data, extraction = read_data(run), read_extraction(run)
-    return memories(
-        data.histories,
-        extraction,
-        experiment.settings,
-        experiment.prompt.heading,
-        retrieval=retrieval,
-        questions=data.questions,
+def encode_texts(job: Encoding, encoder: Encoder, folder: Path, model: Model) -> EncodedTexts:
+    """Vectors of all passages that views rank by them, and of all questions, each distinct text once."""
+    with model_process(EmbeddingModel, encoder, str(folder), whose=f"encoder {encoder.name!r}") as call:
+        passages_of, queries, chunks = _texts(job, call)
+        environment = call("describe")
+        total = len(passages_of) + len(queries)
+
+        def encode(role: Role, texts: list[str], before: int) -> tuple[NDArray[np.float32], int]:
+            def work(some: list[str]) -> tuple[NDArray[np.float32], int]:
+                return call("encode", role, some, encoder.batch_size), call("cut", role, some)
+
+            key = (encoder, model.fingerprint, environment, role)
+            return in_slices(job.journal, key, texts, encoder.batch_size, work, lambda done: job.progress(before + done, total))
+
+        of_passages, passages_cut = encode("passage", passages_of, 0)
+        of_queries, queries_cut = encode("query", queries, len(passages_of))
+    matrix = np.concatenate([part for part in (of_passages, of_queries) if len(part)])
+    check_vectors(matrix, encoder.name)
+    facts = Encoded(
+        encoder=encoder,
+        model=model,
+        environment=environment,
+        passages=len(passages_of),
+        queries=len(queries),
+        dimension=matrix.shape[1],
+        cut=passages_cut + queries_cut,
     )
+    rows = [TextRow("passage", text_digest(text)) for text in passages_of]
+    return EncodedTexts(facts, rows + [TextRow("query", text_digest(text)) for text in queries], matrix, chunks)
+
+
+def _texts(job: Encoding, call: Call) -> tuple[list[str], list[str], list[Chunk]]:
+    """Distinct passages and questions in order of first appearance, and the chunks that the encoder's tokenizer cuts."""
+    data, units = read_data(job.run), model_work(job.experiment).units
+    chunks: list[Chunk] = []
+    texts: dict[str, None] = {}
+    for memory in job.memories(data):
+        for unit in units:
+            if unit == "chunk":
+                own = _chunks(memory, call, job.numbers.chunk_tokens)
+                chunks += own
+                found: Sequence[Passage] = passages(own, memory.lines)
+            else:
+                found = memory.corpus(unit).passages
+            texts.update((passage.text, None) for passage in found)
+    return list(texts), list(dict.fromkeys(question.text for question in data.questions)), chunks
 
 
 def _chunks(memory: Memory, call: Call, limit: int) -> list[Chunk]:
@@ -128,80 +187,22 @@ def _chunks(memory: Memory, call: Call, limit: int) -> list[Chunk]:
     return cut(memory.history.id, lines, sizes, limit, lambda text: call("spans", text, limit))
 
 
-def _encode(
-    run: RunFolder,
-    experiment: ResolvedExperiment,
-    call: Call,
-    encoder: Encoder,
-    model: Model,
-    batch_size: int,
-    progress: Progress,
-) -> tuple[Encoded, list[TextRow], NDArray[np.float32], list[Chunk]]:
-    """Vectors of all passages that views rank by them, and of all questions, each distinct text once."""
-    numbers, units = experiment.retrieval or RetrievalSettings(), model_work(experiment).units
-    chunks: list[Chunk] = []
-    texts: dict[Role, dict[str, None]] = {"passage": {}, "query": {q.text: None for q in read_data(run).questions}}
-    for memory in _memories(run, experiment):
-        for unit in units:
-            if unit == "chunk":
-                cut_here = _chunks(memory, call, numbers.chunk_tokens)
-                chunks += cut_here
-                found = passages(cut_here, memory.lines)
-            else:
-                found = list(memory.corpus(unit).passages)
-            texts["passage"].update((passage.text, None) for passage in found)
-    environment = call("describe")
-    key = (encoder, model.fingerprint, environment)
-    total = sum(map(len, texts.values()))
-
-    def encode(role: Role, before: int) -> tuple[NDArray[np.float32], int]:
-        def work(some: list[str]) -> tuple[NDArray[np.float32], int]:
-            return call("encode", role, some, batch_size), call("cut", role, some)
-
-        journal, wanted = run.path / JOURNAL, list(texts[role])
-        return _in_slices(journal, (*key, role), wanted, batch_size, work, lambda done: progress(before + done, total))
-
-    (of_passages, passages_cut), (of_queries, queries_cut) = encode("passage", 0), encode("query", len(texts["passage"]))
-    matrix = np.concatenate([part for part in (of_passages, of_queries) if len(part)])
-    rows = [TextRow(role, text_digest(text)) for role, wanted in texts.items() for text in wanted]
-    check_vectors(matrix, encoder.name)
-    facts = Encoded(
-        encoder=encoder,
-        model=model,
-        environment=environment,
-        passages=len(texts["passage"]),
-        queries=len(texts["query"]),
-        dimension=matrix.shape[1],
-        cut=passages_cut + queries_cut,
-    )
-    return facts, rows, matrix, chunks
-
-
-def _rerank(
-    run: RunFolder,
-    experiment: ResolvedExperiment,
-    call: Call,
-    reranker: Reranker,
-    model: Model,
-    batch_size: int,
-    progress: Progress,
-) -> tuple[RerankedBy, list[PairScores]]:
+def score_pairs(job: Encoding, reranker: Reranker, folder: Path, model: Model) -> tuple[RerankedBy, list[PairScores]]:
     """Scores of every question with the best passages of its first stages, each distinct pair once."""
-    candidates = _candidates(run, experiment)
+    candidates = _candidates(job)
     pairs = [(query, passage) for query, found in candidates.items() for passage in found]
-    environment = call("describe")
-    values, full = _in_slices(
-        run.path / JOURNAL,
-        (reranker, model.fingerprint, environment),
-        pairs,
-        batch_size,
-        lambda some: call("score", some, batch_size),
-        lambda count: progress(count, len(pairs)),
-    )
-    if not np.isfinite(values).all():
-        raise ModelError(
-            f"reranker {reranker.name!r}: {int((~np.isfinite(values)).sum())} scores are no numbers; try another dtype"
+    with model_process(RerankingModel, reranker, str(folder), whose=f"reranker {reranker.name!r}") as call:
+        environment = call("describe")
+        values, full = in_slices(
+            job.journal,
+            (reranker, model.fingerprint, environment),
+            pairs,
+            reranker.batch_size,
+            lambda some: call("score", some, reranker.batch_size),
+            lambda done: job.progress(done, len(pairs)),
         )
+    if wrong := int((~np.isfinite(values)).sum()):
+        raise ModelError(f"reranker {reranker.name!r}: {wrong} scores are no numbers; try another dtype")
     score_of = dict(zip(pairs, values[:, 0], strict=True))
     scores = [
         PairScores(
@@ -215,50 +216,14 @@ def _rerank(
     return RerankedBy(reranker=reranker, model=model, environment=environment, pairs=len(pairs), cut=full), scores
 
 
-def _candidates(run: RunFolder, experiment: ResolvedExperiment) -> Mapping[str, dict[str, None]]:
+def _candidates(job: Encoding) -> Mapping[str, dict[str, None]]:
     """For every question text, the passages to score: the best of each first stage, in each history that it is asked about."""
-    work, numbers = model_work(experiment), experiment.retrieval or RetrievalSettings()
-    vectors = read_vectors(run.step_folder("vectors")) if work.units else None
-    candidates: dict[str, dict[str, None]] = {question.text: {} for question in read_data(run).questions}
-    for memory in _memories(run, experiment, Retrieval(numbers, vectors)):
-        for question in read_data(run).questions:
+    data, work = read_data(job.run), model_work(job.experiment)
+    vectors = read_vectors(job.run.step_folder("vectors")) if work.units else None
+    candidates: dict[str, dict[str, None]] = {question.text: {} for question in data.questions}
+    for memory in job.memories(data, Retrieval(job.numbers, vectors)):
+        for question in data.questions:
             for unit, first in work.stages if question.history == memory.history.id else ():
-                best = memory.corpus(unit).rank(first, question.text, numbers.candidates)
+                best = memory.corpus(unit).rank(first, question.text, job.numbers.candidates)
                 candidates[question.text].update((passage.text, None) for passage in best)
     return candidates
-
-
-def _in_slices(
-    journal: Path,
-    key: Any,
-    items: Sequence[Any],
-    batch_size: int,
-    work: Callable[[list[Any]], tuple[NDArray[np.float32], int]],
-    progress: Callable[[int], None],
-) -> tuple[NDArray[np.float32], int]:
-    """The outputs of all items, float32[items, values of each], in their order, and how many items were cut.
-
-    Longest first, equal ones by content, in batches of exactly `batch_size`, so that what shares a batch follows from the
-    items alone. Finished slices are kept under the digest of what they were made from, and found again after a kill.
-    """
-    order = sorted(range(len(items)), key=lambda i: (-len("".join(items[i])), items[i]))
-    rows: list[NDArray[np.float32]] = []
-    total_cut = 0
-    with storage(journal):
-        journal.mkdir(exist_ok=True)
-    for at in range(0, len(order), batch_size * _BATCHES):
-        some = [items[i] for i in order[at : at + batch_size * _BATCHES]]
-        path = journal / f"{digest_of((key, batch_size, some))}.json"
-        if path.is_file():
-            kept = read_record(path, Slice)
-        else:
-            values, cut_here = work(some)
-            kept = Slice(values.astype("<f4", copy=False).tobytes(), cut_here)
-            write_record(path, kept)
-        rows.append(np.frombuffer(kept.values, dtype="<f4").reshape(len(some), -1))
-        total_cut += kept.cut
-        progress(at + len(some))
-    made = np.concatenate(rows) if rows else np.zeros((0, 1), dtype=np.float32)
-    back = np.empty_like(made)
-    back[order] = made
-    return back, total_cut

@@ -48,14 +48,15 @@ def patterns_of(pinned: Pinned) -> tuple[str, ...]:
     if isinstance(pinned, Reader):
         return PATTERNS
     # A commit without safetensors is read with torch's restricted unpickler, and only where its configuration names the file.
-    return (*PATTERNS, *MODULES, *([pinned.weights] if pinned.weights.endswith(".bin") else []))
+    pickled = (pinned.weights, f"[0-9]_*/{pinned.weights}") if pinned.weights.endswith(".bin") else ()
+    return (*PATTERNS, *MODULES, *pickled)
 
 
 def patterns_among(names: Sequence[str]) -> tuple[str, ...]:
     """The same told from the files themselves: a folder with modules.json is sentence-transformers'."""
     if MODULES_FILE not in names:
         return PATTERNS
-    pickled = [] if any(name.endswith(WEIGHTS) and "/" not in name for name in names) else [PICKLED]
+    pickled = [] if any(name.endswith(WEIGHTS) and "/" not in name for name in names) else [PICKLED, f"[0-9]_*/{PICKLED}"]
     return (*PATTERNS, *MODULES, *pickled)
 
 
@@ -79,7 +80,7 @@ def check_pin(reader: Pinned) -> None:
         raise ModelError(
             f"{whose}: {pin.repository} at revision {pin.revision!r} is not pinned; branches and tags move: "
             f"give the 40-digit commit, or let `coldread pin {shlex.quote(pin.repository)} --write FILE` fill it into the "
-            "reader file"
+            f"{kind_of(reader)}'s file"
         )
     if pin.fingerprint is not UNSET and not _SHA256.fullmatch(pin.fingerprint):
         raise ModelError(f"{whose}: fingerprint {pin.fingerprint!r} is no sha256 of 64 digits; `coldread pin` prints it")
@@ -195,7 +196,7 @@ def fingerprint(folder: Path, patterns: Sequence[str] = PATTERNS) -> Model:
 def model_of(files: tuple[ModelFile, ...], where: str) -> Model:
     """The model that these files, sorted by name, make; ModelError if config.json is not among them."""
     if not any(file.name == "config.json" for file in files):
-        raise ModelError(f"{where} holds no config.json, so no model; check the reader's `model`")
+        raise ModelError(f"{where} holds no config.json, so no model; check `model` in its configuration")
     return Model(fingerprint=digest_of(files), files=files)
 
 
@@ -211,7 +212,7 @@ def identify(reader: Pinned, folder: Path) -> Model:
         raise ModelError(
             f"{kind_of(reader)} {reader.name!r}: the model files in {folder} have the fingerprint {model.fingerprint}, the pin "
             f"expects {expected}: a file was changed, added or left out; restore the folder (a download: remove it, and it is "
-            f"fetched again), or, if these files are meant, put what `coldread pin {shlex.quote(str(folder))}` prints into its "
-            "configuration"
+            f"fetched again), or, if these files are meant, put what `coldread pin {shlex.quote(str(folder))}` prints into the "
+            f"{kind_of(reader)}'s file"
         )
     return model

@@ -98,10 +98,10 @@ def serve(source: BinaryIO, sink: BinaryIO) -> None:
         send(Failed(message=f"{type(error).__name__}: {error}{cure(error)}", exit_code=0))
 
 
-def cure(error: Exception) -> str:
-    """What to do about an error, if it says that memory ran out."""
+def cure(error: Exception, smaller: str = "batch_size, or batch_tokens,") -> str:
+    """What to do about an error, if it says that memory ran out; `smaller` names the settings that help."""
     if isinstance(error, MemoryError) or "out of memory" in str(error).lower():
-        return " (memory ran out: set a smaller batch_size, or batch_tokens, in the reader's configuration)"
+        return f" (memory ran out: set a smaller {smaller} in its configuration)"
     return ""
 
 

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 from tiny import coldread, make_model, write_engine, write_experiment, write_rows
+from tiny_retrieval import make_causal_reranker, make_cross_encoder, make_encoder
 from worlds import HEADING, experiment, real_file
 
 from extract.frontends import extract
@@ -111,6 +112,24 @@ def read_only_folder(tmp_path: Path) -> Iterator[Path]:
 def tiny_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A randomly initialised model folder that the transformers engine really reads with."""
     return make_model(tmp_path_factory.mktemp("tiny") / "model")
+
+
+@pytest.fixture(scope="session")
+def tiny_encoder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A randomly initialised embedding model in the form of BGE-M3."""
+    return make_encoder(tmp_path_factory.mktemp("tiny") / "encoder")
+
+
+@pytest.fixture(scope="session")
+def tiny_cross_encoder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A randomly initialised reranker in the form of bge-reranker-v2-m3."""
+    return make_cross_encoder(tmp_path_factory.mktemp("tiny") / "cross-encoder")
+
+
+@pytest.fixture(scope="session")
+def tiny_causal_reranker(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A randomly initialised reranker in the form of Qwen3-Reranker."""
+    return make_causal_reranker(tmp_path_factory.mktemp("tiny") / "causal-reranker")
 
 
 @pytest.fixture(scope="session")

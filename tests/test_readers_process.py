@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tiny import ANSWER, coldread, frozen_run, their_reader, write_experiment, write_rows
+from tiny import ANSWER, alive, coldread, frozen_run, their_reader, write_experiment, write_rows
 
 from offline.errors import ConfigurationError, EngineError
 from offline.models import Pin, Reader
@@ -20,19 +20,6 @@ from readers.records import Model, Request, Settings
 from readers.requests import Requests, batches_of
 
 CHILD = "Path(self.options['target']).write_text(str(subprocess.Popen(['sleep', '600']).pid))"
-
-
-def alive(pid: int) -> bool:
-    """Whether a process is still there; one that was just killed is given a moment to go."""
-    status = Path(f"/proc/{pid}/status")
-    for _ in range(100):
-        try:
-            if "State:\tZ" in status.read_text():
-                return False
-        except OSError:
-            return False
-        time.sleep(0.05)
-    return True
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,7 @@ import json
 import subprocess
 import sys
 import textwrap
+import time
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -184,6 +185,27 @@ def start_coldread(*arguments: str, environment: dict[str, str] | None = None) -
     return subprocess.Popen(
         command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment
     )
+
+
+def alive(pid: int) -> bool:
+    """Whether a process is still there; one that was just killed is given a moment to go."""
+    status = Path(f"/proc/{pid}/status")
+    for _ in range(100):
+        try:
+            if "State:\tZ" in status.read_text():
+                return False
+        except OSError:
+            return False
+        time.sleep(0.05)
+    return True
+
+
+def children(pid: int) -> list[int]:
+    """The processes that a process started and that have not ended; none of one that is gone itself."""
+    try:
+        return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+    except OSError:
+        return []
 
 
 def frozen_run(folder: Path, model: Path, **changes: object) -> Path:

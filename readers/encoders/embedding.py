@@ -10,11 +10,12 @@ import numpy as np
 from msgspec import UNSET
 from numpy.typing import NDArray
 
-from offline.errors import ModelError
+from offline.errors import ConfigurationError, ModelError
 from offline.models import Encoder
 from offline.vectors import Role
 from readers.devices import torch_device
 from readers.encoders.loading import environment, libraries, loading, options
+from readers.pins import is_model_file, patterns_of
 
 
 class EmbeddingModel:
@@ -22,11 +23,11 @@ class EmbeddingModel:
 
     def __init__(self, encoder: Encoder, folder: str) -> None:
         whose = f"encoder {encoder.name!r}"
+        if encoder.pooling is UNSET:
+            check_modules(Path(folder), encoder, whose)
         self._torch, self._library = libraries(whose)
         self._encoder = encoder
         self._device = torch_device(self._torch, encoder.device)
-        if encoder.pooling is UNSET:
-            check_modules(Path(folder), whose)
         with loading(whose, folder):
             self._model = self._load(folder)
         self._tokenizer = self._model.tokenizer
@@ -39,6 +40,11 @@ class EmbeddingModel:
             "query": str(own.get("query") or "") if query is UNSET else query,
             "passage": str(own.get("document") or own.get("passage") or "") if passage is UNSET else passage,
         }
+        if self.room() < 1:
+            raise ConfigurationError(
+                f"{whose}: the prompt {self._prompts['passage'][:60]!r} leaves a passage no room in a window of {self.window} "
+                "tokens; set a shorter passage_prompt, or a larger max_tokens"
+            )
 
     def _load(self, folder: str) -> Any:
         shared = options(self._torch, self._encoder.dtype, self._encoder.weights)
@@ -48,7 +54,13 @@ class EmbeddingModel:
 
         inside = {"local_files_only": True, "trust_remote_code": False}
         transformer = modules.Transformer(
-            folder, model_kwargs={**inside, **shared["model_kwargs"]}, processor_kwargs=inside, config_kwargs=inside
+            folder,
+            model_kwargs={**inside, **shared["model_kwargs"]},
+            processor_kwargs=inside,
+            config_kwargs=inside,
+            # Texts as they are: left to itself, the library puts them through a chat template that lies in the folder.
+            modality_config={"text": {"method": "forward", "method_output_name": "last_hidden_state"}},
+            module_output_name="token_embeddings",
         )
         pooling = modules.Pooling(transformer.get_embedding_dimension(), self._encoder.pooling)
         return self._library.SentenceTransformer(modules=[transformer, pooling], device=str(self._device))
@@ -75,9 +87,8 @@ class EmbeddingModel:
                 batch_size=batch_size,
                 show_progress_bar=False,
                 convert_to_numpy=True,
-                normalize_embeddings=True,
             )
-            parts.append(np.asarray(vectors, dtype=np.float32))
+            parts.append(_of_length_one(np.asarray(vectors, dtype=np.float64)))
         return np.concatenate(parts)
 
     def room(self) -> int:
@@ -107,7 +118,13 @@ class EmbeddingModel:
         return [(begin, end) for begin, end in pairwise(cuts) if end > begin] or [(0, len(text))]
 
 
-def check_modules(folder: Path, whose: str) -> None:
+def _of_length_one(vectors: NDArray[np.float64]) -> NDArray[np.float32]:
+    """Rows of length 1, zeros as they are. A model that normalises in its own dtype, bfloat16 say, misses it by thousandths."""
+    lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
+    return (vectors / np.where(lengths == 0, 1, lengths)).astype(np.float32)
+
+
+def check_modules(folder: Path, encoder: Encoder, whose: str) -> None:
     """ModelError unless the folder says how its tokens become a vector: the library would guess where it does not."""
     path = folder / "modules.json"
     try:
@@ -121,8 +138,25 @@ def check_modules(folder: Path, whose: str) -> None:
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise ModelError(f"{whose}: {path} cannot be read: {error}; restore the file") from error
     for place, kind in parts:
-        if place and kind != "Normalize" and not (folder / place / "config.json").is_file():
-            raise ModelError(
-                f"{whose}: {folder / place / 'config.json'} is missing, which modules.json names as the model's {kind}; "
-                "restore it, or set `pooling` in the encoder's configuration, as the model was trained"
-            )
+        if place:
+            _check_module(folder / place, kind, encoder, whose)
+
+
+def _check_module(folder: Path, kind: str, encoder: Encoder, whose: str) -> None:
+    """ModelError unless a module is whole, and made of files that the model's fingerprint covers."""
+    if not is_model_file(f"{folder.name}/config.json", patterns_of(encoder)):
+        raise ModelError(
+            f"{whose}: modules.json keeps the model's {kind} in {folder.name!r}, which no fingerprint covers; call the folder "
+            f"by a number and a name (1_{kind}), there and on disk"
+        )
+    if kind != "Normalize" and not (folder / "config.json").is_file():
+        raise ModelError(
+            f"{whose}: {folder / 'config.json'} is missing, which modules.json names as the model's {kind}; "
+            "restore it, or set `pooling` in the encoder's configuration, as the model was trained"
+        )
+    pickled, weights = folder / "pytorch_model.bin", folder / "model.safetensors"
+    if pickled.is_file() and not weights.is_file() and encoder.weights != pickled.name:
+        raise ModelError(
+            f"{whose}: the model's {kind} has pickled weights alone, {pickled}; convert them to {weights.name}, or set "
+            f"`weights: {pickled.name}` in the encoder's configuration"
+        )

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
-from multiprocessing import get_context
+from multiprocessing import get_context, parent_process
 from typing import Any
 
 from offline.errors import ColdreadError, EngineError
@@ -26,13 +26,12 @@ def model_process(load: Callable[..., Any], *arguments: Any, whose: str) -> Iter
 
         def run(function: Callable[..., Any], *values: Any) -> Any:
             try:
-                return pool.submit(function, *values).result()
-            except ColdreadError:
-                raise
+                return pool.submit(_run, whose, function, *values).result()
             except BrokenProcessPool as error:
-                raise EngineError(f"{whose}: its process was killed (by hand, or because memory ran out)") from error
-            except Exception as error:
-                raise EngineError(f"{whose}: {type(error).__name__}: {error}{cure(error)}") from error
+                raise EngineError(
+                    f"{whose}: its process was killed, by hand or because memory ran out (then set a smaller batch_size); "
+                    "the same command resumes"
+                ) from error
 
         run(_load, load, *arguments)
         yield lambda method, *values: run(_call, method, *values)
@@ -41,8 +40,21 @@ def model_process(load: Callable[..., Any], *arguments: Any, whose: str) -> Iter
 def _prepare() -> None:
     """Offline, ended with its parent, and silent on standard output, which is the command's."""
     die_with_parent()
+    parent = parent_process()
+    if parent is None or not parent.is_alive():
+        os._exit(1)  # It ended before it could be watched.
     os.dup2(2, 1)
     os.environ.update(HF_HUB_OFFLINE="1", TRANSFORMERS_OFFLINE="1", TOKENIZERS_PARALLELISM="false")
+
+
+def _run(whose: str, function: Callable[..., Any], *values: Any) -> Any:
+    """A library's errors end here: some of them cannot be sent through a pipe."""
+    try:
+        return function(*values)
+    except ColdreadError:
+        raise
+    except Exception as error:
+        raise EngineError(f"{whose}: {type(error).__name__}: {error}{cure(error, 'batch_size')}") from error
 
 
 def _load(load: Callable[..., Any], *arguments: Any) -> None:

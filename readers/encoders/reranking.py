@@ -3,7 +3,9 @@
 A sequence classifier scores by its one logit; a causal model by the log-odds of `yes` against `no` as the next token.
 """
 
+import json
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -28,12 +30,30 @@ class RerankingModel:
         if reranker.template is not UNSET:
             shared["processor_kwargs"] = {"chat_template": reranker.template}
         with loading(whose, folder):
+            check_head(Path(folder), whose)
             self._model: Any = self._library.CrossEncoder(folder, device=str(self._device), **shared)
             if self._model.num_labels != 1:
                 raise ModelError(f"{whose}: a reranker gives one score, this model gives {self._model.num_labels}")
             self.window = min(reranker.max_tokens, self._model.max_seq_length or reranker.max_tokens)
             self._model.max_seq_length = self.window
-            self._features([("a", "b")])  # a template without the roles is refused here, not after an hour
+            self._check_question(whose)
+
+    def _check_question(self, whose: str) -> None:
+        """ModelError unless query and document reach the model, and two words answer: here, not after an hour."""
+        cure = "give `template` in the reranker's configuration, a chat template with the roles `query` and `document`"
+        answer = next((module for module in self._model if hasattr(module, "true_token_id")), None)
+        if answer is not None:
+            words = {answer.true_token_id, answer.false_token_id}
+            if len(words) < 2 or self._model.tokenizer.unk_token_id in words - {None}:
+                raise ModelError(
+                    f"{whose}: its tokenizer has no tokens `yes` and `no`, so it cannot answer; choose another model"
+                )
+            if "message" not in self._model.modalities:
+                raise ModelError(f"{whose}: its tokenizer has no chat template, so nothing says how it is asked; {cure}")
+        try:
+            self._features([("a", "b")])
+        except ValueError as error:
+            raise ModelError(f"{whose}: {str(error).partition('. ')[0]}; {cure}") from error
 
     def _features(self, pairs: list[tuple[str, str]]) -> Any:
         return self._model.preprocess(pairs, prompt=self._instruction())
@@ -65,3 +85,16 @@ class RerankingModel:
             )
             scores.append(np.asarray(made, dtype=np.float32).reshape(len(batch)))
         return np.concatenate(scores), full
+
+
+def check_head(folder: Path, whose: str) -> None:
+    """ModelError unless the weights are a reranker's: to any other model the library adds a head of random numbers."""
+    saved = folder / "config_sentence_transformers.json"
+    if saved.is_file() and json.loads(saved.read_bytes()).get("model_type") == "CrossEncoder":
+        return
+    names = json.loads((folder / "config.json").read_bytes()).get("architectures") or []
+    if not any(name.endswith(("ForSequenceClassification", "ForCausalLM")) for name in names):
+        raise ModelError(
+            f"{whose}: {folder} is no reranker but {', '.join(names) or 'of no stated architecture'}; choose a "
+            "…ForSequenceClassification with one label, or a …ForCausalLM that answers yes or no"
+        )
