@@ -364,7 +364,7 @@ def test_a_pin_of_a_retrieval_model_is_refused_as_a_readers_is(tiny_encoder: Pat
         locate(encoder(tmp_path / "nowhere"))
     found = identify(encoder(tiny_encoder), tiny_encoder).fingerprint
     identify(Encoder("e", Pin(folder=str(tiny_encoder), fingerprint=found)), tiny_encoder)
-    with pytest.raises(ModelError, match=f"encoder 'e'.*{found}.*{'0' * 64}.*restore the folder.*the first of the two"):
+    with pytest.raises(ModelError, match=f"encoder 'e'.*{found}.*{'0' * 64}.*restore the folder.*`coldread pin "):
         identify(Encoder("e", Pin(folder=str(tiny_encoder), fingerprint="0" * 64)), tiny_encoder)
 
 
