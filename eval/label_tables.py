@@ -35,7 +35,7 @@ def labels(console: Console, result: dict[str, Any]) -> None:
     for name in result["screens"]:
         _findings(console, name, [finding for finding in result["findings"] if finding["screen"] == name])
     if result["sensitivity"] is None:
-        console.out(f"without sensitivity of the headlines: {result['note']}", highlight=False)
+        console.print(f"without sensitivity of the headlines: {printable(result['note'])}", markup=False, highlight=False)
     else:
         for reader, views in result["sensitivity"].items():
             console.print(_sensitivity(reader, views))
