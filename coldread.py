@@ -305,6 +305,30 @@ def coverage(
     _print(as_json, result, human)
 
 
+@app.command()
+def labels(folder: RunArgument, as_json: Json = False) -> None:
+    """Audit the labels: what screens flag, populations, how far the scores depend on it. Opens them, and the ledger says so."""
+    from eval import label_tables as tables
+    from eval.label_audit import audit_labels
+    from eval.labels import open_labels
+    from eval.populations import population_names
+    from eval.score import read_scores
+    from offline.errors import StateError
+    from offline.steps import fresh
+
+    place = RunFolder(folder)
+    with place.lock():
+        experiment = place.experiment()
+        fresh(place, experiment, "extraction")
+        names = population_names(place)
+        try:
+            scores, note = read_scores(place, experiment), {}
+        except StateError as error:
+            scores, note = None, {"note": str(error)}
+        result = note | audit_labels(place, experiment, open_labels(place, "labels"), names, scores)
+    _print(as_json, result, lambda console: tables.labels(console, result))
+
+
 def _numbers(text: str) -> list[int]:
     if text and not re.fullmatch(r"[1-9][0-9]{0,4}(,[1-9][0-9]{0,4})*", text):
         raise typer.BadParameter(f"{text!r}: give whole numbers from 1 to 99999, like 1,5,10", param_hint="--curve")

@@ -64,3 +64,24 @@ class Cell(Record, frozen=True):
     high: str
     blind: bool
     format: Literal[1] = 1
+
+
+class Link(Record, frozen=True):
+    """One assertion of a chain; `record` is the line that states it, `current` whether nothing overwrites it."""
+
+    position: int
+    subject: str
+    relation: str
+    value: str
+    record: str
+    current: bool
+
+
+class Finding(Record, frozen=True):
+    """What one label screen found about one gold of a question; `chain` are the assertions that show it, in reading order."""
+
+    question: str
+    screen: str
+    gold: str
+    detail: str
+    chain: tuple[Link, ...] = ()

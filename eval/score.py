@@ -131,6 +131,15 @@ def score_run(run: RunFolder, experiment: ResolvedExperiment) -> bool:
     return run.step("scores", inputs, write, downstream=True)
 
 
+def read_scores(run: RunFolder, experiment: ResolvedExperiment) -> list[Score]:
+    """The stored scores, reader after reader; StateError unless they are of the seals and labels that are there."""
+    stored = run.need("scores").inputs
+    readers = [plan.reader.name for plan in experiment.readers]
+    if stored != score_inputs(run, readers, stored.get("metrics", "").split()):
+        raise StateError(f"{run.path}: the scores are not of these seals and labels; run `coldread score {run.path}` first")
+    return [score for reader in readers for score in read_lines(run.step_folder("scores") / reader / "scores.jsonl", Score)]
+
+
 def read_cells(run: RunFolder, reader: str) -> list[Cell]:
     """The stored cells of one reader."""
     return list(read_lines(run.step_folder("scores") / reader / "cells.jsonl", Cell))

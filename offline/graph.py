@@ -4,7 +4,7 @@ A key is (normalised subject, relation). Each occurrence of a key, in position o
 pass; an anchor search costs the words of the question, not the subjects of the graph.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 import msgspec
@@ -134,24 +134,25 @@ def _by_subject(edges: dict[Key, Edge]) -> dict[str, tuple[Edge, ...]]:
     return {subject: tuple(given) for subject, given in out.items()}
 
 
-def compile_graph(history: History, extraction: Extraction) -> Graph:
-    """Replay a history's assertions in position order into a graph. Several histories may share an extraction."""
-    by_text = {statement.text: statement for statement in extraction.statements}
-    edges: list[Edge] = []
-    unresolved: list[int] = []
+def assertions(history: History, extraction: Extraction) -> Iterator[Edge]:
+    """Every assertion of a history, in position order. Several histories may share an extraction."""
+    triples = {statement.text: statement.triples for statement in extraction.statements}
     for statement in history.statements:
-        extracted = by_text[statement.text]
-        if extracted.status == "unresolved":
-            unresolved.append(statement.position)
-        for triple in extracted.triples:
-            edges.append(
-                Edge(
-                    statement.position,
-                    entity_key(triple.subject),
-                    triple.relation,
-                    entity_key(triple.object),
-                    triple.subject,
-                    triple.object,
-                )
+        for triple in triples[statement.text]:
+            yield Edge(
+                statement.position,
+                entity_key(triple.subject),
+                triple.relation,
+                entity_key(triple.object),
+                triple.subject,
+                triple.object,
             )
-    return Graph(edges, unresolved)
+
+
+def compile_graph(history: History, extraction: Extraction) -> Graph:
+    """Replay a history's assertions in position order into a graph."""
+    unresolved = {statement.text for statement in extraction.statements if statement.status == "unresolved"}
+    return Graph(
+        assertions(history, extraction),
+        [statement.position for statement in history.statements if statement.text in unresolved],
+    )

@@ -6,7 +6,7 @@ from functools import cached_property
 
 from offline.errors import ConfigurationError
 from offline.experiment import ViewSettings
-from offline.graph import Edge, Graph, Key, compile_graph
+from offline.graph import Edge, Graph, Key, assertions, compile_graph
 from offline.passages import WINDOW_CHARACTERS, WINDOW_OVERLAP, Chunk, Passage, cut_characters, passages
 from offline.records import Extraction, Fallback, History
 from offline.render import Line, Rendered, record_line, render
@@ -56,6 +56,7 @@ class Memory:
         self.measure = measure
         self.retrieval = retrieval or Retrieval()
         self._asked = asked
+        self._extraction = extraction
         self.graph: Graph = compile_graph(history, extraction)
         self._relation_words = {relation.name: relation.words for relation in extraction.relations}
         self._statements = {statement.position: statement for statement in history.statements}
@@ -90,6 +91,14 @@ class Memory:
         """The records that state the current (or previous) value of these keys."""
         edges = self.graph.previous if previous else self.graph.current
         return tuple(edges[key].position for key in keys)
+
+    @cached_property
+    def stated(self) -> dict[Key, tuple[Edge, ...]]:
+        """Every assertion of each key, in position order; the last one is the current edge."""
+        found: dict[Key, list[Edge]] = {}
+        for edge in assertions(self.history, self._extraction):
+            found.setdefault(edge.key, []).append(edge)
+        return {key: tuple(edges) for key, edges in found.items()}
 
     @cached_property
     def raw_history(self) -> Selection:

@@ -14,7 +14,7 @@ from tiny import GRAMMAR, ROWS, coldread, write_experiment, write_rows
 
 from offline.errors import ColdreadError, ReplayError
 
-COMMANDS = ("run", "load", "extract", "freeze", "read", "score", "coverage", "replay", "show", "compare", "probe")
+COMMANDS = ("run", "load", "extract", "freeze", "read", "score", "coverage", "labels", "replay", "show", "compare", "probe")
 
 
 def subclasses(kind: type[ColdreadError]) -> set[type[ColdreadError]]:
@@ -82,7 +82,7 @@ def test_each_step_alone_makes_the_same_run_as_run_does(scored_run: Path, tmp_pa
     coldread("replay", str(run))
 
 
-@pytest.mark.parametrize("step", ["extract", "freeze", "read", "coverage", "score", "replay"])
+@pytest.mark.parametrize("step", ["extract", "freeze", "read", "coverage", "labels", "score", "replay"])
 def test_a_step_out_of_order_names_the_command_to_run_first(tiny_model: Path, tmp_path: Path, step: str) -> None:
     run, _ = start(tmp_path, tiny_model, until="load")
     if step == "extract":
@@ -340,7 +340,7 @@ def rows_with(folder: Path, **answers: list[str]) -> Path:
     return path
 
 
-@pytest.mark.parametrize("command", ["extract", "freeze", "coverage", "show"])
+@pytest.mark.parametrize("command", ["extract", "freeze", "coverage", "labels", "show"])
 def test_no_step_builds_on_labels_or_data_of_another_load(tiny_model: Path, tmp_path: Path, command: str) -> None:
     # The second load replaces the data and then finds a void gold: the labels are those of the first.
     run, _ = start(tmp_path, tiny_model)

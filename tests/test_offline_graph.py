@@ -39,6 +39,15 @@ def test_current_and_previous_values_are_those_of_a_look_back_over_the_whole_his
     assert {key: edge.position for key, edge in graph.previous.items()} == previous
 
 
+@given(FACTS)
+def test_every_assertion_of_a_key_is_stated_in_order_and_the_last_one_is_current(facts: list[tuple[str, str, str]]) -> None:
+    compiled = memory(_texts(facts))
+    assert {key: edges[-1] for key, edges in compiled.stated.items()} == compiled.graph.current
+    for (subject, relation), edges in compiled.stated.items():
+        stated = [i for i, (s, r, _) in enumerate(facts) if (entity_key(s), r) == (subject, relation)]
+        assert [edge.position for edge in edges] == stated
+
+
 @pytest.mark.parametrize(
     ("values", "current", "previous"),
     [

@@ -11,9 +11,11 @@ from pathlib import Path
 import msgspec
 import numpy as np
 
+from eval.labels import factconsolidation_labels
 from extract.frontends import extract
 from offline.experiment import (
     REGIMES,
+    FactConsolidationData,
     Frontend,
     GrammarForms,
     PlainData,
@@ -24,6 +26,7 @@ from offline.experiment import (
     ViewSettings,
 )
 from offline.freeze import freeze
+from offline.loaders.raw import RawSource
 from offline.memory import Memory
 from offline.passages import Chunk, cut_characters, passages
 from offline.records import Evidence, Extraction, History, Packet, Question, Statement
@@ -180,3 +183,9 @@ def real_file(name: str) -> Path:
     if not path.is_file():
         raise FileNotFoundError(f"COLDREAD_DATA is set, but {path} is missing")
     return path
+
+
+def real_golds() -> dict[str, tuple[str, ...]]:
+    """The gold answers of FactConsolidation by question id."""
+    rows = factconsolidation_labels(FactConsolidationData(), RawSource(path=real_file("factconsolidation.json")))
+    return {question: tuple(golds) for question, golds, _ in rows}
