@@ -412,6 +412,54 @@ def compare(
     _print(as_json, result, lambda console: tables.compare(console, result))
 
 
+class Format(StrEnum):
+    """Forms of the main table."""
+
+    MARKDOWN = "markdown"
+    LATEX = "latex"
+    CSV = "csv"
+    JSON = "json"
+
+
+class TableBy(StrEnum):
+    """What the main table breaks its rows down by."""
+
+    LENGTH = "length"
+
+
+@app.command()
+def table(
+    folder: RunArgument,
+    form: Annotated[
+        Format, typer.Option("--format", help="LaTeX needs booktabs; CSV has one column a number.")
+    ] = Format.MARKDOWN,
+    metric: Annotated[str, typer.Option(help="Any stored metric.")] = "subem",
+    by: Annotated[TableBy | None, typer.Option(help="Rows by history length too.")] = None,
+    published: Annotated[bool, typer.Option("--published", help="Add what others published on this data, marked so.")] = False,
+    out: Annotated[Path | None, typer.Option(metavar="FILE", help="Write it there instead of printing it.")] = None,
+    as_json: Json = False,
+) -> None:
+    """Print the main table of a scored run, to be published: accuracy, costs, seals. Opens no label."""
+    from eval import grid
+    from eval.main_grids import flat, grids
+    from eval.main_table import main_table
+
+    place = RunFolder(folder)
+    if out is not None:
+        _check_out(place, out)
+    result = main_table(place, metric, by is not None, published)
+    if as_json or form is Format.JSON:
+        text = json.dumps(result, indent=1) + "\n"
+    elif form is Format.CSV:
+        text = grid.comma_separated(flat(result))
+    else:
+        text = "\n".join(map(grid.latex if form is Format.LATEX else grid.markdown, grids(result)))
+    if out is None:
+        print(text, end="", flush=True)
+    else:
+        write_bytes(out, [text.encode()])
+
+
 @app.command()
 def pin(
     model: Annotated[str, typer.Argument(metavar="MODEL", help="A hub repository (owner/name), or a local folder.")],

@@ -14,7 +14,7 @@ from tiny import GRAMMAR, ROWS, coldread, write_experiment, write_rows
 
 from offline.errors import ColdreadError, ReplayError
 
-COMMANDS = ("run", "load", "extract", "freeze", "read", "score", "coverage", "replay", "show", "compare", "probe")
+COMMANDS = ("run", "load", "extract", "freeze", "read", "score", "coverage", "replay", "show", "compare", "probe", "table")
 
 
 def subclasses(kind: type[ColdreadError]) -> set[type[ColdreadError]]:
