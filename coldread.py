@@ -18,6 +18,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
+from offline.canonical import write_bytes
 from offline.errors import ColdreadError, ConfigurationError, StorageError
 from offline.run_folder import RunFolder
 
@@ -257,15 +258,62 @@ def probe(
 
 
 @app.command()
-def score(folder: RunArgument, as_json: Json = False) -> None:
-    """Open the labels and score sealed predictions. Refuses an unsealed or altered run."""
+def score(
+    folder: RunArgument,
+    predictions: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Score these instead, unsealed: .json, .jsonl or .csv, also .gz.")
+    ] = None,
+    name: Annotated[str | None, typer.Option(help="With --predictions: what to call them (default: the file's name).")] = None,
+    id_field: Annotated[str | None, typer.Option(help="Likewise: the field with the question id (default: question).")] = None,
+    text_field: Annotated[str | None, typer.Option(help="Likewise: the field with the answer (default: text).")] = None,
+    by: Annotated[str | None, typer.Option(metavar="FIELD", help="Likewise: score each value of this field apart.")] = None,
+    out: Annotated[Path | None, typer.Option(metavar="FILE.json", help="Likewise: every verdict, outside the run.")] = None,
+    as_json: Json = False,
+) -> None:
+    """Open the labels and score sealed predictions, or those of a file. Refuses an unsealed or altered run."""
     from eval import tables
     from eval.score import score_run, score_summary
 
     place = RunFolder(folder)
+    if predictions is not None:
+        _score_others(place, predictions, name, (id_field, text_field, by), out, as_json)
+        return
+    if any(option is not None for option in (name, id_field, text_field, by, out)):
+        raise ConfigurationError("--name, --id-field, --text-field, --by and --out go with --predictions FILE")
     with place.lock():
         score_run(place, place.experiment())
     _print(as_json, score_summary(place, place.experiment()), lambda console: tables.scores(console, place))
+
+
+def _score_others(
+    place: RunFolder,
+    file: Path,
+    name: str | None,
+    fields: tuple[str | None, str | None, str | None],
+    out: Path | None,
+    as_json: bool,
+) -> None:
+    from eval import unsealed_tables as tables
+    from eval.answer_file import Fields, read_answers
+    from eval.unsealed import score_answers
+
+    if out is not None:
+        _check_out(place, out, file)
+    given = read_answers(file, Fields(fields[0] or Fields.id, fields[1] or Fields.text, fields[2]))
+    with place.lock():
+        result = score_answers(place, given, name or file.name)
+    if out is not None:
+        write_bytes(out, [json.dumps(result, indent=1).encode()])
+    del result["items"]
+    _print(as_json, result, lambda console: tables.unsealed(console, result))
+
+
+def _check_out(place: RunFolder, out: Path, *inputs: Path) -> None:
+    """ConfigurationError for an --out that would change the run, or what is read."""
+    if out.resolve().is_relative_to(place.path.resolve()):
+        raise ConfigurationError(f"--out {out} lies in the run, which holds nothing but its steps; choose another place")
+    if any(out.resolve() == given.resolve() for given in inputs):
+        raise ConfigurationError(f"--out {out} is the file that is read; choose another name")
 
 
 class By(StrEnum):
@@ -386,6 +434,54 @@ def compare(
     place = RunFolder(folder)
     result = paired(place, a, place if other is None else RunFolder(other), b, metric)
     _print(as_json, result, lambda console: tables.compare(console, result))
+
+
+class Format(StrEnum):
+    """Forms of the main table."""
+
+    MARKDOWN = "markdown"
+    LATEX = "latex"
+    CSV = "csv"
+    JSON = "json"
+
+
+class TableBy(StrEnum):
+    """What the main table breaks its rows down by."""
+
+    LENGTH = "length"
+
+
+@app.command()
+def table(
+    folder: RunArgument,
+    form: Annotated[
+        Format, typer.Option("--format", help="LaTeX needs booktabs; CSV has one column a number.")
+    ] = Format.MARKDOWN,
+    metric: Annotated[str, typer.Option(help="Any stored metric.")] = "subem",
+    by: Annotated[TableBy | None, typer.Option(help="Rows by history length too.")] = None,
+    published: Annotated[bool, typer.Option("--published", help="Add what others published on this data, marked so.")] = False,
+    out: Annotated[Path | None, typer.Option(metavar="FILE", help="Write it there instead of printing it.")] = None,
+    as_json: Json = False,
+) -> None:
+    """Print the main table of a scored run, to be published: accuracy, costs, seals. Opens no label."""
+    from eval import grid
+    from eval.main_grids import flat, grids
+    from eval.main_table import main_table
+
+    place = RunFolder(folder)
+    if out is not None:
+        _check_out(place, out)
+    result = main_table(place, metric, by is not None, published)
+    if as_json or form is Format.JSON:
+        text = json.dumps(result, indent=1) + "\n"
+    elif form is Format.CSV:
+        text = grid.comma_separated(flat(result))
+    else:
+        text = "\n".join(map(grid.latex if form is Format.LATEX else grid.markdown, grids(result)))
+    if out is None:
+        print(text, end="", flush=True)
+    else:
+        write_bytes(out, [text.encode()])
 
 
 @app.command()

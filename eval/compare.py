@@ -11,7 +11,7 @@ from eval.audit import verify_run
 from eval.intervals import wilson
 from eval.paired import Pairs, count_pairs
 from eval.records import Score
-from eval.score import score_inputs, sealed_blind
+from eval.score import sealed_blind, stored_metrics
 from eval.templates import templates
 from offline.canonical import read_lines, read_record
 from offline.errors import StateError
@@ -60,10 +60,7 @@ def _plan(run: RunFolder, reader: str) -> ReaderPlan:
 
 def _side(run: RunFolder, plan: ReaderPlan, seal: Seal) -> Side:
     """A reader of a verified run; StateError unless its stored scores were made from the seals and labels that are there."""
-    stored = run.need("scores").inputs
-    metrics = tuple(stored.get("metrics", "").split())
-    if stored != score_inputs(run, [p.reader.name for p in run.experiment().readers], metrics):
-        raise StateError(f"{run.path}: the scores are not of these seals and labels; run `coldread score {run.path}` first")
+    metrics = stored_metrics(run, run.experiment())
     name = plan.reader.name
     folder = reads_folder(run, name)
     requests = {request.digest: request for request in read_lines(folder / "requests" / "requests.jsonl", Request)}

@@ -131,12 +131,19 @@ def score_run(run: RunFolder, experiment: ResolvedExperiment) -> bool:
     return run.step("scores", inputs, write, downstream=True)
 
 
+def stored_metrics(run: RunFolder, experiment: ResolvedExperiment) -> tuple[str, ...]:
+    """The metrics of the stored scores; StateError unless those were made from the seals and labels that are there."""
+    stored = run.need("scores").inputs
+    metrics = tuple(stored.get("metrics", "").split())
+    if stored != score_inputs(run, [plan.reader.name for plan in experiment.readers], metrics):
+        raise StateError(f"{run.path}: the scores are not of these seals and labels; run `coldread score {run.path}` first")
+    return metrics
+
+
 def read_scores(run: RunFolder, experiment: ResolvedExperiment) -> list[Score]:
     """The stored scores, reader after reader; StateError unless they are of the seals and labels that are there."""
-    stored = run.need("scores").inputs
+    stored_metrics(run, experiment)
     readers = [plan.reader.name for plan in experiment.readers]
-    if stored != score_inputs(run, readers, stored.get("metrics", "").split()):
-        raise StateError(f"{run.path}: the scores are not of these seals and labels; run `coldread score {run.path}` first")
     return [score for reader in readers for score in read_lines(run.step_folder("scores") / reader / "scores.jsonl", Score)]
 
 

@@ -14,7 +14,10 @@ from tiny import GRAMMAR, ROWS, coldread, write_experiment, write_rows
 
 from offline.errors import ColdreadError, ReplayError
 
-COMMANDS = ("run", "load", "extract", "freeze", "read", "score", "coverage", "labels", "replay", "show", "compare", "probe")
+COMMANDS = (
+    *("run", "load", "extract", "encode", "freeze", "read", "probe", "score", "coverage", "labels", "table", "replay", "show"),
+    "compare",
+)
 
 
 def subclasses(kind: type[ColdreadError]) -> set[type[ColdreadError]]:

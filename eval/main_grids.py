@@ -1,0 +1,117 @@
+"""The main table as grids: two to be read (views and readers), and one flat for programs."""
+
+from typing import Any
+
+from eval.grid import Entry, Grid, Row
+
+# From the costs of a row in JSON to their headings, which also name what input and output are counted in.
+_COSTS = {
+    "input_mean": "input",
+    "output_mean": "output",
+    "requests": "requests",
+    "truncated": "truncated",
+    "cut": "cut",
+    "failed": "failed",
+}
+_SIZES = ("input_mean", "output_mean")
+_NUMBERS = ("questions", "correct", "percent", "low", "high")
+
+
+def grids(result: dict[str, Any]) -> tuple[Grid, Grid]:
+    """The table of views and hop classes, published rows below this run's, and that of readers."""
+    ours, theirs = result["rows"], _published(result)
+    lengths = any(row["length"] for row in ours)
+    of = {name: _same_questions(name, [*ours, *theirs]) for name in result["hop_classes"]}
+
+    units = sorted({row["unit"] for row in ours})
+    mixed = len(units) > 1
+
+    def cost(row: dict[str, Any], name: str) -> Entry:
+        return f"{row[name]} {row['unit']}" if mixed and name in _SIZES and name in row else row.get(name)
+
+    def line(row: dict[str, Any]) -> Row:
+        length = [row["length"] or "all"] * lengths
+        accuracies = (_shown(row["accuracy"].get(name), of[name]) for name in of)
+        return (row["view"], row["reader"], *length, _seal(row), *accuracies, *(cost(row, name) for name in _COSTS))
+
+    percents = (f"{name} % (n = {questions})" if questions else f"{name} %" for name, questions in of.items())
+    costs = (heading if mixed or name not in _SIZES else f"{heading} {units[0]}" for name, heading in _COSTS.items())
+    headings = ("view", "reader", *["length"] * lengths, "sealed", *percents, *costs)
+    groups = tuple(tuple(map(line, rows)) for rows in (ours, theirs) if rows)
+    return Grid(headings, groups, 3 + lengths, _notes(result)), _readers(result)
+
+
+def flat(result: dict[str, Any]) -> Grid:
+    """Every number of the table in a column of its own; `source` tells this run's rows from published ones."""
+    classes = result["hop_classes"]
+
+    def line(row: dict[str, Any]) -> Row:
+        numbers = [row["accuracy"].get(name, {}).get(number) for name in classes for number in _NUMBERS]
+        facts = {} if "where" in row else result["readers"][row["reader"]]
+        source = f"published: {result['published']['source']}, {row['where']}" if "where" in row else "this run"
+        whole: tuple[Entry, ...] = (_seal(row), facts.get("requests"), facts.get("seconds"), source)
+        key = (row["view"], row["reader"], row["length"] or "all", result["metric"])
+        return (*key, *numbers, row.get("unit"), *(row.get(name) for name in _COSTS), *whole)
+
+    numbers = (f"{name}_{number}" for name in classes for number in _NUMBERS)
+    whole = ("sealed", "reader_requests", "reader_seconds", "source")
+    headings = ("view", "reader", "length", "metric", *numbers, "unit", *_COSTS, *whole)
+    return Grid(headings, (tuple(map(line, [*result["rows"], *_published(result)])),), 4)
+
+
+def _published(result: dict[str, Any]) -> list[dict[str, Any]]:
+    """Published rows in the shape of this run's, without costs; only they have a `where`."""
+    given = result["published"] or {"rows": ()}
+    return [
+        {
+            "view": row["view"],
+            "reader": f"{row['reader']}, {row['extraction']} extraction",
+            "length": None,
+            "where": row["where"],
+            "accuracy": {
+                name: {"questions": given["questions"][name], "percent": shown} for name, shown in row["percent"].items()
+            },
+        }
+        for row in given["rows"]
+    ]
+
+
+def _readers(result: dict[str, Any]) -> Grid:
+    rows = tuple(
+        (name, facts["model"], _seal(facts), f"{facts['root'][:12]}…", facts["requests"], facts["seconds"])
+        for name, facts in result["readers"].items()
+    )
+    note = "requests, seconds: of all views of a reader together; views share requests, and their seconds cannot be told apart."
+    return Grid(("reader", "model", "sealed", "seal", "requests", "seconds"), (rows,), 4, (note,))
+
+
+def _same_questions(hop_class: str, rows: list[dict[str, Any]]) -> int | None:
+    """How many questions of a hop class every row is of; None if that differs."""
+    counts = {row["accuracy"][hop_class]["questions"] for row in rows if hop_class in row["accuracy"]}
+    return counts.pop() if len(counts) == 1 else None
+
+
+def _shown(accuracy: dict[str, Any] | None, of: int | None) -> str | None:
+    """Percent and interval, and of how many questions where the heading cannot say it."""
+    if accuracy is None:
+        return None
+    interval = f" ({accuracy['low']}-{accuracy['high']})" if "low" in accuracy else ""
+    questions = "" if of else f" of {accuracy['questions']}"
+    return f"{accuracy['percent']}{interval}{questions}"
+
+
+def _seal(row: dict[str, Any]) -> str:
+    if "where" in row:
+        return f"published, {row['where']}"
+    return "blind" if row["sealed_blind"] else "after labels were opened"
+
+
+def _notes(result: dict[str, Any]) -> tuple[str, ...]:
+    ours = (
+        f"{result['experiment']}: {result['metric']}, percent (Wilson 95 %). input, output: means over questions. requests: "
+        "distinct ones that the model was given. truncated: packets cut to the evidence budget. cut: questions whose evidence "
+        "was cut to the reader's input cap. failed: questions without an answer, counted as wrong."
+    )
+    given = result["published"]
+    theirs = given and f"published: substring match as reported in {given['source']}; not measured here."
+    return (ours, theirs) if theirs else (ours,)

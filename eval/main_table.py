@@ -1,0 +1,142 @@
+"""The main table of a scored run: accuracy by view, reader and hop class, what it cost, and what others published beside it.
+
+Everything comes from stored scores and sealed files, all verified; no label is opened and nothing is written.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, get_args
+
+import msgspec
+from msgspec import UNSET
+
+from eval.audit import verify_run
+from eval.compare import pin_text
+from eval.intervals import wilson
+from eval.published import Published, published
+from eval.records import Score
+from eval.score import sealed_blind, stored_metrics
+from eval.tables import percent
+from offline.canonical import read_lines, read_record
+from offline.errors import ConfigurationError, StateError
+from offline.experiment import ReaderPlan
+from offline.loaders import kind_of
+from offline.records import HopClass, Packet
+from offline.run_folder import RunFolder
+from offline.steps import read_packets
+from readers.records import Request, Scheduled, Seal, Settings, Timings
+from readers.seal import TIMINGS, read_predictions, reads_folder
+
+PUBLISHED_METRIC = "subem"
+
+
+@dataclass(frozen=True)
+class Asked:
+    """One scheduled question: its score, the packet and the request that it was read through, and how long its output is."""
+
+    score: Score
+    packet: Packet
+    request: Request
+    output_size: int
+
+
+def main_table(run: RunFolder, metric: str, by_length: bool, with_published: bool) -> dict[str, Any]:
+    """The table as `coldread table --format json` prints it; StateError unless the run is scored, by this metric too."""
+    if with_published and metric != PUBLISHED_METRIC:
+        raise ConfigurationError(f"published figures are of {PUBLISHED_METRIC}; leave out --metric {metric}, or --published")
+    experiment = run.experiment()
+    seals = verify_run(run)
+    metrics = stored_metrics(run, experiment)
+    if metric not in metrics:
+        raise StateError(f"--metric {metric}: not stored in {run.path}; there are {', '.join(metrics)}")
+    given = published(kind_of(experiment.data)) if with_published else Published("", {}, ())
+    packets = {view: {p.question: p for p in found} for view, found in read_packets(run, experiment.views).items()}
+    readers = {plan.reader.name: _reader(run, plan, seals[plan.reader.name]) for plan in experiment.readers}
+    asked = {name: _asked(run, name, packets) for name in readers}
+    rows = [
+        {
+            "view": view,
+            "reader": name,
+            "length": length,
+            "sealed_blind": facts["sealed_blind"],
+            **summarise(group, metric, facts["unit"]),
+        }
+        for view in experiment.views
+        for name, facts in readers.items()
+        for length, group in _groups([item for item in asked[name] if item.score.view == view], by_length)
+    ]
+    classes = {name for row in rows for name in row["accuracy"]} | {name for row in given.rows for name in row.percent}
+    return {
+        "run": str(run.path),
+        "experiment": experiment.name,
+        "metric": metric,
+        "hop_classes": [name for name in get_args(HopClass) if name in classes],
+        "rows": rows,
+        "readers": readers,
+        "published": msgspec.to_builtins(given) if given.rows else None,
+    }
+
+
+def _reader(run: RunFolder, plan: ReaderPlan, seal: Seal) -> dict[str, Any]:
+    """A reader as a whole. `seconds` are those of all its views together: requests of several views share batches."""
+    folder = reads_folder(run, plan.reader.name)
+    settings = read_record(folder / "requests" / "settings.json", Settings)
+    return {
+        "model": pin_text(plan.reader.model),
+        "sealed_blind": sealed_blind(seal),
+        "root": seal.root,
+        "unit": "tokens" if settings.transport is UNSET else "bytes",
+        "requests": seal.counts.generated,
+        "seconds": read_record(folder / TIMINGS, Timings).seconds,
+    }
+
+
+def _asked(run: RunFolder, reader: str, packets: Mapping[str, Mapping[str, Packet]]) -> list[Asked]:
+    """Every scheduled question of a reader, in schedule order."""
+    folder = reads_folder(run, reader)
+    requests = {request.digest: request for request in read_lines(folder / "requests" / "requests.jsonl", Request)}
+    outputs = {prediction.request: len(prediction.output_ids) for prediction in read_predictions(run, reader)}
+    schedule = read_lines(folder / "requests" / "schedule.jsonl", Scheduled)
+    scores = read_lines(run.step_folder("scores") / reader / "scores.jsonl", Score)
+    return [
+        Asked(score, packets[s.view][s.question], requests[s.request], outputs[s.request])
+        for s, score in zip(schedule, scores, strict=True)
+    ]
+
+
+def _groups(asked: Sequence[Asked], by_length: bool) -> Iterator[tuple[str | None, list[Asked]]]:
+    """All of them (length None), then those of each history length in order of first appearance."""
+    if asked:
+        yield None, list(asked)
+    lengths: dict[str, list[Asked]] = {}
+    for item in asked if by_length else ():
+        lengths.setdefault(item.score.length, []).append(item)
+    yield from lengths.items()
+
+
+def summarise(asked: Sequence[Asked], metric: str, unit: str) -> dict[str, Any]:
+    """Accuracy by hop class and costs. requests: distinct ones given to the model; failed: questions without an answer."""
+    classes: dict[str, list[bool]] = {}
+    for item in asked:
+        classes.setdefault(item.score.hop_class, []).append(item.score.metrics[metric])
+    return {
+        "accuracy": {name: _accuracy(sum(right), len(right)) for name, right in classes.items()},
+        "unit": unit,
+        "input_mean": round(sum(item.request.length for item in asked) / len(asked), 1),
+        "output_mean": round(sum(item.output_size for item in asked) / len(asked), 1),
+        "requests": len({item.request.digest for item in asked if not item.request.too_long}),
+        "truncated": sum(item.packet.truncated for item in asked),
+        "cut": sum(item.score.cut > 0 for item in asked),
+        "failed": sum(item.score.finish_reason == "error" for item in asked),
+    }
+
+
+def _accuracy(correct: int, questions: int) -> dict[str, Any]:
+    low, high = wilson(correct, questions)
+    return {
+        "questions": questions,
+        "correct": correct,
+        "percent": percent(correct, questions),
+        "low": f"{100 * low:.2f}",
+        "high": f"{100 * high:.2f}",
+    }

@@ -1,0 +1,237 @@
+"""The main table: counts and costs by hand, the run's own files as an oracle, published rows marked, refusals."""
+
+import csv
+import io
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from tiny import coldread
+
+from eval.grid import markdown
+from eval.main_grids import flat, grids
+from eval.main_table import Asked, summarise
+from eval.published import published
+from eval.records import Score
+from offline.records import Packet
+from readers.records import Request
+
+GOLDEN = Path(__file__).parent / "golden" / "format-1"
+
+
+def asked(hop_class: str, right: bool, request: str, sizes: tuple[int, int], **changes: Any) -> Asked:
+    """One question; `changes`: truncated, cut, finish_reason, too_long."""
+    score = Score(
+        reader="r",
+        view="cmc",
+        question="q",
+        row="row",
+        hop_class=hop_class,  # type: ignore[arg-type]
+        hops=None,
+        length="6k",
+        prediction="",
+        finish_reason=changes.get("finish_reason", "stop"),
+        golds=("g",),
+        cut=changes.get("cut", 0),
+        metrics={"subem": right},
+    )
+    packet = Packet("q", "", "", "cmc", "", "", 0, 0, 0, changes.get("truncated", False), None)
+    return Asked(score, packet, Request(request, 0, sizes[0], changes.get("too_long", False)), sizes[1])
+
+
+def test_a_row_counts_by_hand() -> None:
+    items = [
+        asked("sh", True, "one", (10, 3)),
+        asked("sh", False, "one", (10, 3), truncated=True),
+        asked("sh", True, "two", (30, 64), cut=2),
+        asked("mh", False, "three", (90, 0), finish_reason="error", too_long=True, truncated=True),
+    ]
+    row = summarise(items, "subem", "tokens")
+    # Wilson 95 % of 2/3 is [20.77, 93.85], of 0/1 [0, 79.35].
+    assert row["accuracy"] == {
+        "sh": {"questions": 3, "correct": 2, "percent": "66.67", "low": "20.77", "high": "93.85"},
+        "mh": {"questions": 1, "correct": 0, "percent": "0.00", "low": "0.00", "high": "79.35"},
+    }
+    # (10 + 10 + 30 + 90) / 4 and (3 + 3 + 64 + 0) / 4; "one" is asked twice, "three" was never given to the model.
+    assert (row["input_mean"], row["output_mean"], row["requests"]) == (35.0, 17.5, 2)
+    assert (row["truncated"], row["cut"], row["failed"]) == (2, 1, 1)
+
+
+def result(*units: str) -> dict[str, Any]:
+    """A table of one view, a reader for each unit, 2 of 3 right."""
+    right = {"questions": 3, "correct": 2, "percent": "66.67", "low": "20.77", "high": "93.85"}
+    costs = {"input_mean": 35.0, "output_mean": 17.5, "requests": 2, "truncated": 1, "cut": 0, "failed": 0}
+    whole = {"model": "served gpt", "root": "0123456789abcdef", "requests": 9, "seconds": "1.500"}
+    return {
+        "experiment": "e",
+        "metric": "subem",
+        "hop_classes": ["sh"],
+        "rows": [
+            {"view": "cmc", "reader": unit[0], "length": None, "sealed_blind": unit == "tokens", "accuracy": {"sh": right}}
+            | {"unit": unit, **costs}
+            for unit in units
+        ],
+        "readers": {unit[0]: {"sealed_blind": unit == "tokens", "unit": unit, **whole} for unit in units},
+        "published": None,
+    }
+
+
+def test_the_main_table_in_markdown_as_text() -> None:
+    views, readers = map(markdown, grids(result("tokens")))
+    assert views.splitlines()[:3] == [
+        "| view | reader | sealed |        sh % (n = 3) | input tokens | output tokens | requests | truncated | cut | failed |",
+        "| ---- | ------ | ------ | ------------------: | -----------: | ------------: | -------: | --------: | --: | -----: |",
+        "| cmc  | t      | blind  | 66.67 (20.77-93.85) |         35.0 |          17.5 |        2 |         1 |   0 |      0 |",
+    ]
+    assert readers.splitlines()[2] == "| t      | served gpt | blind  | 0123456789ab… |        9 |   1.500 |"
+
+
+def test_what_a_served_model_was_given_is_named_bytes() -> None:
+    assert grids(result("bytes"))[0].headings[4:6] == ("input bytes", "output bytes")
+    mixed = grids(result("tokens", "bytes"))[0]
+    assert mixed.headings[4:6] == ("input", "output")
+    assert [row[4:6] for row in mixed.groups[0]] == [("35.0 tokens", "17.5 tokens"), ("35.0 bytes", "17.5 bytes")]
+    assert [row[flat(result("bytes")).headings.index("unit")] for row in flat(result("bytes")).groups[0]] == ["bytes"]
+
+
+def test_a_reader_sealed_after_labels_were_opened_is_told_from_a_blind_one() -> None:
+    assert [row[2] for row in grids(result("tokens", "bytes"))[0].groups[0]] == ["blind", "after labels were opened"]
+
+
+def test_questions_stand_in_the_heading_only_where_all_rows_have_as_many() -> None:
+    uneven = result("tokens", "bytes")
+    uneven["rows"][1]["accuracy"] = {"sh": {"questions": 4, "correct": 1, "percent": "25.00", "low": "4.56", "high": "69.94"}}
+    views = grids(uneven)[0]
+    assert views.headings[3] == "sh %"
+    assert [row[3] for row in views.groups[0]] == ["66.67 (20.77-93.85) of 3", "25.00 (4.56-69.94) of 4"]
+
+
+def table(run: Path, *options: str, code: int = 0) -> str:
+    return coldread("table", str(run), *options, code=code).stdout
+
+
+def test_counts_and_means_are_those_of_the_runs_own_files(copied_run: Path) -> None:
+    def lines(name: str) -> list[dict[str, Any]]:
+        return [json.loads(line) for line in (copied_run / name).read_text().splitlines()]
+
+    sizes = {request["digest"]: request["length"] for request in lines("reads/tiny/requests/requests.jsonl")}
+    outputs = {p["request"]: len(p["output_ids"]) for p in lines("reads/tiny/predictions.jsonl")}
+    schedule = [s for s in lines("reads/tiny/requests/schedule.jsonl") if s["view"] == "raw_history"]
+    (row,) = [row for row in json.loads(table(copied_run, "--json"))["rows"] if row["view"] == "raw_history"]
+    assert row["input_mean"] == round(sum(sizes[s["request"]] for s in schedule) / 5, 1)
+    assert row["output_mean"] == round(sum(outputs[s["request"]] for s in schedule) / 5, 1)
+    assert row["requests"] == len({s["request"] for s in schedule})
+    cells = [cell for cell in lines("scores/tiny/cells.jsonl") if cell["view"] == "raw_history" and cell["length"] is None]
+    assert {name: (found["correct"], found["questions"], found["low"]) for name, found in row["accuracy"].items()} == {
+        cell["hop_class"]: (cell["correct"]["subem"], cell["questions"], cell["low"]) for cell in cells
+    }
+
+
+def test_every_form_tells_the_same_of_a_released_run(tmp_path: Path) -> None:
+    told = json.loads(table(GOLDEN, "--format", "json"))
+    rows = list(csv.DictReader(io.StringIO(table(GOLDEN, "--format", "csv"), newline="")))
+    # The run's tiny reader knows nothing: 0 of 4 and 0 of 1; all its outputs fill the cap of 12.
+    assert (
+        table(GOLDEN, "--format", "csv")
+        .split("\n")[1]
+        .startswith(
+            "cmc,tiny,all,subem,4,0,0.00,0.00,48.99,1,0,0.00,0.00,79.35,tokens,456.4,12.0,5,0,0,0,blind,17,0.339,this run"
+        )
+    )
+    assert "cmc & tiny & blind & 0.00 (0.00-48.99) & 0.00 (0.00-79.35) & 456.4 & 12.0 & 5 & 0 & 0 & 0 \\\\" in table(
+        GOLDEN, "--format", "latex"
+    )
+    assert [(row["view"], float(row["input_mean"])) for row in rows] == [(r["view"], r["input_mean"]) for r in told["rows"]]
+    assert all(f"| {row['view']} " in table(GOLDEN) for row in rows)
+
+
+def test_rows_by_length_follow_the_pooled_row_and_add_up_to_it() -> None:
+    rows = [row for row in json.loads(table(GOLDEN, "--json", "--by", "length"))["rows"] if row["view"] == "cmc"]
+    assert [row["length"] for row in rows] == [None, "5", "3"]
+    assert [row["accuracy"]["sh"]["questions"] for row in rows] == [4, 2, 2]
+    assert rows[0]["requests"] == rows[1]["requests"] + rows[2]["requests"]
+
+
+def test_any_stored_metric_can_be_told_and_another_is_refused(copied_run: Path) -> None:
+    told = json.loads(table(copied_run, "--json", "--metric", "strict_em"))
+    scores = [json.loads(line) for line in (copied_run / "scores/tiny/scores.jsonl").read_text().splitlines()]
+    right = sum(s["metrics"]["strict_em"] for s in scores if s["view"] == "cmc" and s["hop_class"] == "sh")
+    assert told["rows"][0]["accuracy"]["sh"]["correct"] == right
+    table(copied_run, "--metric", "rouge", code=10)
+
+
+def test_a_table_opens_no_label_and_writes_nothing_into_the_run(copied_run: Path, tmp_path: Path) -> None:
+    before = {path: path.read_bytes() for path in copied_run.rglob("*") if path.is_file()}
+    out = tmp_path / "table.csv"
+    assert table(copied_run, "--format", "csv", "--out", str(out)) == ""
+    assert out.read_bytes().decode() == table(copied_run, "--format", "csv")
+    table(copied_run, "--out", str(copied_run / "table.md"), code=3)
+    assert {path: path.read_bytes() for path in copied_run.rglob("*") if path.is_file()} == before
+
+
+def test_an_unscored_and_an_altered_run_are_refused(copied_run: Path) -> None:
+    timings = copied_run / "reads" / "tiny" / "timings.json"
+    kept = timings.read_bytes()
+    timings.write_bytes(kept.replace(b'"batches":', b'"batches":1'))
+    table(copied_run, code=20)
+    timings.write_bytes(kept)
+    shutil.rmtree(copied_run / "scores")
+    table(copied_run, code=10)
+
+
+def test_published_figures_of_other_data_or_another_metric_are_refused(copied_run: Path) -> None:
+    assert "no published figures of 'plain' data" in coldread("table", str(copied_run), "--published", code=3).stderr
+    table(copied_run, "--published", "--metric", "strict_em", code=3)
+
+
+def test_published_rows_are_marked_in_every_form_and_claim_no_interval_or_cost() -> None:
+    given = published("factconsolidation")
+    told = result("tokens")
+    told["hop_classes"] = ["sh", "mh"]
+    told["published"] = msgspec.to_builtins(given)
+    views = grids(told)[0]
+    ours, theirs = views.groups
+    assert len(ours) == 1
+    # All mh rows here are of 400 questions, so the heading says it.
+    assert theirs[0][:5] == ("cmc", "HY4-preview, LLM extraction", "published, table 1", "97.25 of 400", "78.25")
+    assert theirs[0][5:] == (None,) * 6
+    assert all(str(row[2]).startswith("published") for row in theirs)
+    assert given.source in views.notes[1]
+    lines = [dict(zip(flat(told).headings, row, strict=True)) for row in flat(told).groups[0]]
+    assert [line["source"] for line in lines[:2]] == ["this run", f"published: {given.source}, table 1"]
+    assert (lines[1]["sh_percent"], lines[1]["sh_correct"], lines[1]["sh_low"], lines[1]["requests"]) == (
+        "97.25",
+        None,
+        None,
+        None,
+    )
+
+
+def test_published_rows_join_the_table_of_a_run_over_the_same_data(copied_run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("eval.main_table.kind_of", lambda data: "factconsolidation")
+    lines = table(copied_run, "--published").splitlines()
+    assert sum("| published, " in line for line in lines) == len(published("factconsolidation").rows) == 21
+    assert "published: substring match as reported in Contract Memory Compiler" in "".join(lines)
+
+
+@pytest.mark.parametrize(
+    ("view", "reader", "extraction", "sh", "mh"),
+    [
+        ("cmc", "HY4-preview", "LLM", "97.25", "78.25"),
+        ("prior_refresh", "HY4-preview", "LLM", "97.25", "21.50"),
+        ("fact_bm25", "HY4-preview", "LLM", "97.50", "20.75"),
+        ("fact_bm25_matched", "HY4-preview", "LLM", "97.00", "7.25"),
+        ("stale_closure", "Qwen3.5-4B", "LLM", "32.00", "16.50"),
+        ("fact_bm25", "Llama-3.1-8B", "LLM", "92.00", "11.50"),
+        ("cmc", "Qwen3.5-9B", "grammar", None, "80.25"),
+        ("random_disjoint", "Qwen3.5-4B", "grammar", None, "1.25"),
+    ],
+)
+def test_published_figures_are_the_specifications(view: str, reader: str, extraction: str, sh: str | None, mh: str) -> None:
+    (row,) = [r for r in published("factconsolidation").rows if (r.view, r.reader, r.extraction) == (view, reader, extraction)]
+    assert (row.percent.get("sh"), row.percent.get("mh")) == (sh, mh)
+    # Of 400 questions a percentage is a whole number of them.
+    assert all((float(shown) * 4).is_integer() for shown in row.percent.values())
