@@ -8,10 +8,9 @@ import msgspec
 from msgspec import UNSET
 
 from eval.audit import verify_run
-from eval.intervals import wilson
-from eval.paired import Pairs, count_pairs
 from eval.records import Score
 from eval.score import score_inputs, sealed_blind
+from eval.statistics import Pairs, count_pairs, wilson
 from eval.templates import templates
 from offline.canonical import read_lines, read_record
 from offline.errors import StateError

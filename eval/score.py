@@ -5,11 +5,11 @@ from pathlib import Path
 from typing import Any
 
 from eval.audit import verify_run
-from eval.intervals import wilson
 from eval.labels import open_labels
 from eval.metrics import Metric, find_metrics
 from eval.metrics.subem import substring_exact_match
 from eval.records import Cell, Score
+from eval.statistics import wilson
 from offline.canonical import read_lines, write_lines
 from offline.errors import StateError
 from offline.experiment import ResolvedExperiment
