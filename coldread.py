@@ -365,6 +365,28 @@ def compare(
 
 
 @app.command()
+def contrast(
+    folder: RunArgument,
+    a: Annotated[str | None, typer.Option(metavar="VIEW", help="A view, set against --b (default: what is declared).")] = None,
+    b: Annotated[str | None, typer.Option(metavar="VIEW", help="Another one.")] = None,
+    reader: Annotated[str | None, typer.Option(help="Only this reader.")] = None,
+    view: Annotated[str | None, typer.Option(help="--a and --b are two readers of this view.")] = None,
+    population: Annotated[str | None, typer.Option(help="all, length:NAME, or one that the experiment names.")] = None,
+    metric: Annotated[str, typer.Option(help="Any stored metric.")] = "subem",
+    evidence: Annotated[bool, typer.Option("--evidence", help="Also what the packets of both sides held.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Set two views of a scored reader side by side, question by question. Opens no label, writes nothing."""
+    from eval import contrast_tables as tables
+    from eval.contrasts import Asked, summary
+    from eval.scored import read_scored
+
+    asked = Asked(a, b, reader, view, population)
+    result = summary(read_scored(RunFolder(folder)), asked, metric, evidence=evidence)
+    _print(as_json, result, lambda console: tables.contrast(console, result))
+
+
+@app.command()
 def pin(
     model: Annotated[str, typer.Argument(metavar="MODEL", help="A hub repository (owner/name), or a local folder.")],
     revision: Annotated[str, typer.Option(help="A branch, tag or commit of the repository.")] = "main",

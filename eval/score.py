@@ -131,6 +131,20 @@ def score_run(run: RunFolder, experiment: ResolvedExperiment) -> bool:
     return run.step("scores", inputs, write, downstream=True)
 
 
+def stored_metrics(run: RunFolder) -> tuple[str, ...]:
+    """The metrics of the stored scores; StateError unless these were made from the seals and labels that are there."""
+    stored = run.need("scores").inputs
+    metrics = tuple(stored.get("metrics", "").split())
+    if stored != score_inputs(run, [plan.reader.name for plan in run.experiment().readers], metrics):
+        raise StateError(f"{run.path}: the scores are not of these seals and labels; run `coldread score {run.path}` first")
+    return metrics
+
+
+def read_scores(run: RunFolder, reader: str) -> list[Score]:
+    """The stored scores of one reader, in schedule order."""
+    return list(read_lines(run.step_folder("scores") / reader / "scores.jsonl", Score))
+
+
 def read_cells(run: RunFolder, reader: str) -> list[Cell]:
     """The stored cells of one reader."""
     return list(read_lines(run.step_folder("scores") / reader / "cells.jsonl", Cell))
