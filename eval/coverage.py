@@ -96,12 +96,11 @@ class Judge:
         objects = {s.position: self._objects[s.text] for s in memory.history.statements}
         for question, packet, evidence in shown:
             golds = {normalise_answer(gold) for gold in self._golds[question.id]}
-            text = self.normalise(evidence.text)
             keys = set(memory.positions(memory.closure(question.text)))
             keys_shown = len(keys.intersection(evidence.positions))
             counts = Counts(
                 questions=1,
-                gold_in_evidence=int(any(gold in text for gold in golds)),
+                gold_in_evidence=int(self.holds_gold(question.id, evidence.text)),
                 gold_as_value=int(any(not golds.isdisjoint(objects[position]) for position in evidence.positions)),
                 records=packet.records,
                 characters=packet.characters,
@@ -113,6 +112,11 @@ class Judge:
                 fallbacks=int(packet.fallback is not None),
             )
             yield Judged(packet.view, question, memory.history.length, counts)
+
+    def holds_gold(self, question: str, text: str) -> bool:
+        """Whether a normalised gold of a question is a substring of a normalised evidence text."""
+        text = self.normalise(text)
+        return any(normalise_answer(gold) in text for gold in self._golds[question])
 
     def normalise(self, text: str) -> str:
         """What `normalise_answer` makes of a text, line by line: a line break is white space to it."""

@@ -39,7 +39,7 @@ def scores(console: Console, run: RunFolder) -> None:
     """
     for plan in run.experiment().readers:
         cells = read_cells(run, plan.reader.name)
-        blind = _blind(all(cell.blind for cell in cells))
+        blind = blind_text(all(cell.blind for cell in cells))
         others = [name for name in cells[0].correct if name != "subem"]
         headings = ("questions", "cut", "subem", "subem %", "Wilson 95 %", *others)
         table = new_table(f"{plan.reader.name}: {blind}", ("view", "hops", "length"), headings)
@@ -130,7 +130,7 @@ def _reader_lines(side: str, facts: dict[str, Any]) -> list[str]:
     unit, cap_unit = ("bytes", " tokens") if "input_bytes" in facts else ("tokens", "")
     given, made = facts[f"input_{unit}"], facts[f"output_{unit}"]
     return [
-        f"{side}: {facts['reader']} in {facts['run']}, {_blind(facts['sealed_blind'])}",
+        f"{side}: {facts['reader']} in {facts['run']}, {blind_text(facts['sealed_blind'])}",
         f"   {facts['model']}, fingerprint {facts['fingerprint'][:12]}…",
         f"   {facts['engine']}, {_hardware(facts['dtype'], facts['device'])}; thinking: {facts['thinking']}",
         f"   input {unit}: mean {given['mean']}, at most {given['max']}; "
@@ -143,7 +143,8 @@ def _hardware(dtype: str, device: str) -> str:
     return f"dtype {dtype}, device {device}" if "not known" in (dtype, device) else f"{dtype} on {device}"
 
 
-def _blind(blind: bool) -> str:
+def blind_text(blind: bool) -> str:
+    """How a table says whether a reader was sealed before any label was opened."""
     return "sealed blind" if blind else "sealed after labels were opened"
 
 
