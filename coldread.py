@@ -521,9 +521,8 @@ def pin(
     from readers.describe import describe
     from readers.reader_file import reader_that_names, write_pin
 
-    if write is not None:
-        reader_that_names(model, write)  # before anything is fetched
-    found = describe(model, revision)
+    pinned = None if write is None else reader_that_names(model, write)  # before anything is fetched
+    found = describe(model, revision, pinned)
     if write is not None:
         write_pin(write, found.model)
         _say("pin", f"written into {write}")

@@ -15,7 +15,7 @@ from msgspec import UNSET
 
 from eval.metrics.normalise import normalise_answer
 from offline.errors import ConfigurationError, ModelError
-from offline.experiment import ResolvedExperiment
+from offline.experiment import ResolvedExperiment, RetrievalSettings
 from offline.freeze import freeze_memory, memories
 from offline.memory import Memory
 from offline.records import Evidence, Extraction, Packet, Question
@@ -133,13 +133,15 @@ def coverage(
     """Counts as `coldread coverage --json` prints them: by view and hop class, by history length too, by exact hops.
 
     at: numbers of passages for the curve: what each retrieval view would show if it showed so many. At the number that a view
-    shows by itself, that is its own packet. Sliding windows are shown by length and have no such number.
+    shows by itself, that is its own packet. Sliding windows are shown by length and have no such number. A view that
+    fuses or reranks has no point beyond its `candidates`.
     """
     data, extraction = read_data(run), read_extraction(run)
     packets = _packets(run, experiment, {question.id: question for question in data.questions})
     ranking = {name: v for name in experiment.views if isinstance(v := find_view(name), RetrievalView) and v.match is None}
     # The largest first: its ranking begins with those of the others, and is made once.
-    points = {f"{name}_k{k}": (name, k) for name in ranking for k in sorted(set(at), reverse=True)}
+    ks, numbers = sorted(set(at), reverse=True), experiment.retrieval or RetrievalSettings()
+    points = {f"{name}_k{k}": (name, k) for name, view in ranking.items() for k in ks if k <= (view.deepest(numbers) or k)}
     views = [(name, replace(ranking[of], k=k)) for name, (of, k) in points.items()]
     retrieval = read_retrieval(run, experiment) if views else None
     judge = Judge(extraction, golds, token_counter(run, experiment))

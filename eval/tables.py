@@ -18,10 +18,13 @@ _LINES = 40
 
 
 def new_table(title: str, words: Sequence[str], numbers: Sequence[str]) -> Table:
-    """An empty table: columns of words to the left, then columns of numbers to the right."""
+    """An empty table: columns of words to the left, then columns of numbers to the right.
+
+    The first word, which names a row and may be long, is folded where the table would be too wide; no number is cut.
+    """
     table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0))
     for heading in words:
-        table.add_column(heading, no_wrap=True)
+        table.add_column(heading, no_wrap=bool(table.columns), overflow="fold")
     for heading in numbers:
         table.add_column(heading, justify="right", no_wrap=True)
     return table
