@@ -4,6 +4,8 @@ import json
 import os
 import shutil
 import signal
+import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -441,6 +443,15 @@ def test_an_encoding_that_is_killed_goes_on_and_gives_the_bytes_of_an_undisturbe
     assert {path.name for path in written if path.parent.name == step.JOURNAL} == slices - kept
     assert files(run) == files(runs["undisturbed"])
     assert not journal.exists()
+
+
+def test_a_script_of_the_users_is_not_run_again_in_the_models_process(tmp_path: Path) -> None:
+    script = tmp_path / "script.py"
+    lines = ("from pathlib import Path", "from readers.encoders.process import model_process", "print('once', flush=True)")
+    call = "with model_process(Path, '/', whose='it') as call:\n    print(call('is_dir'))\n"
+    script.write_text("\n".join(lines) + "\n" + call)
+    done = subprocess.run([sys.executable, str(script)], capture_output=True, text=True, check=False)
+    assert (done.stdout, done.returncode) == ("once\nTrue\n", 0), done.stderr
 
 
 class Dies:

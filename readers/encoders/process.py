@@ -1,11 +1,13 @@
 """A process with one retrieval model in it: the parent calls the model's methods, results come back."""
 
 import os
+import sys
 from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from multiprocessing import get_context, parent_process
+from types import ModuleType
 from typing import Any
 
 from offline.errors import ColdreadError, EngineError
@@ -26,7 +28,9 @@ def model_process(load: Callable[..., Any], *arguments: Any, whose: str) -> Iter
 
         def run(function: Callable[..., Any], *values: Any) -> Any:
             try:
-                return pool.submit(_run, whose, function, *values).result()
+                with _without_main():
+                    future = pool.submit(_run, whose, function, *values)
+                return future.result()
             except BrokenProcessPool as error:
                 raise EngineError(
                     f"{whose}: its process was killed, by hand or because memory ran out (then set a smaller batch_size); "
@@ -35,6 +39,16 @@ def model_process(load: Callable[..., Any], *arguments: Any, whose: str) -> Iter
 
         run(_load, load, *arguments)
         yield lambda method, *values: run(_call, method, *values)
+
+
+@contextmanager
+def _without_main() -> Iterator[None]:
+    """Start a process that does not run the caller's script once more, as it would to find there what it is sent."""
+    main, sys.modules["__main__"] = sys.modules["__main__"], ModuleType("__main__")
+    try:
+        yield
+    finally:
+        sys.modules["__main__"] = main
 
 
 def _prepare() -> None:
