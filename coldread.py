@@ -360,7 +360,7 @@ def labels(folder: RunArgument, as_json: Json = False) -> None:
     from eval.label_audit import audit_labels
     from eval.labels import open_labels
     from eval.populations import population_names
-    from eval.score import read_scores
+    from eval.score import read_all_scores
     from offline.errors import StateError
     from offline.steps import fresh
 
@@ -370,7 +370,7 @@ def labels(folder: RunArgument, as_json: Json = False) -> None:
         fresh(place, experiment, "extraction")
         names = population_names(place)
         try:
-            scores, note = read_scores(place, experiment), {}
+            scores, note = read_all_scores(place), {}
         except StateError as error:
             scores, note = None, {"note": str(error)}
         result = note | audit_labels(place, experiment, open_labels(place, "labels"), names, scores)
@@ -509,6 +509,28 @@ def report(
 
 
 @app.command()
+def contrast(
+    folder: RunArgument,
+    a: Annotated[str | None, typer.Option(metavar="VIEW", help="A view, set against --b (default: what is declared).")] = None,
+    b: Annotated[str | None, typer.Option(metavar="VIEW", help="Another one.")] = None,
+    reader: Annotated[str | None, typer.Option(help="Only this reader.")] = None,
+    view: Annotated[str | None, typer.Option(help="--a and --b are two readers of this view.")] = None,
+    population: Annotated[str | None, typer.Option(help="all, length:NAME, or one that the experiment names.")] = None,
+    metric: Annotated[str, typer.Option(help="Any stored metric.")] = "subem",
+    evidence: Annotated[bool, typer.Option("--evidence", help="Also what the packets of both sides held.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Set two views of a scored reader side by side, question by question. Opens no label, writes nothing."""
+    from eval import contrast_tables as tables
+    from eval.contrasts import Asked, summary
+    from eval.scored import read_scored
+
+    asked = Asked(a, b, reader, view, population)
+    result = summary(read_scored(RunFolder(folder)), asked, metric, evidence=evidence)
+    _print(as_json, result, lambda console: tables.contrast(console, result))
+
+
+@app.command()
 def pin(
     model: Annotated[str, typer.Argument(metavar="MODEL", help="A hub repository (owner/name), or a local folder.")],
     revision: Annotated[str, typer.Option(help="A branch, tag or commit of the repository.")] = "main",
@@ -523,9 +545,8 @@ def pin(
     from readers.describe import describe
     from readers.reader_file import reader_that_names, write_pin
 
-    if write is not None:
-        reader_that_names(model, write)  # before anything is fetched
-    found = describe(model, revision)
+    pinned = None if write is None else reader_that_names(model, write)  # before anything is fetched
+    found = describe(model, revision, pinned)
     if write is not None:
         write_pin(write, found.model)
         _say("pin", f"written into {write}")

@@ -8,10 +8,9 @@ import msgspec
 from msgspec import UNSET
 
 from eval.audit import verify_run
-from eval.intervals import wilson
-from eval.paired import Pairs, count_pairs
 from eval.records import Score
-from eval.score import sealed_blind, stored_metrics
+from eval.score import read_scores, sealed_blind, stored_metrics
+from eval.statistics import Pairs, count_pairs, wilson
 from eval.templates import templates
 from offline.canonical import read_lines, read_record
 from offline.errors import StateError
@@ -49,7 +48,7 @@ class Side:
     items: Mapping[str, Mapping[str, Item]]
 
 
-def _plan(run: RunFolder, reader: str) -> ReaderPlan:
+def sealed_plan(run: RunFolder, reader: str) -> ReaderPlan:
     """The plan of a sealed reader; StateError if the run has none of that name."""
     plans = {plan.reader.name: plan for plan in run.experiment().readers}
     if reader not in plans:
@@ -58,17 +57,16 @@ def _plan(run: RunFolder, reader: str) -> ReaderPlan:
     return plans[reader]
 
 
-def _side(run: RunFolder, plan: ReaderPlan, seal: Seal) -> Side:
+def read_side(run: RunFolder, plan: ReaderPlan, seal: Seal) -> Side:
     """A reader of a verified run; StateError unless its stored scores were made from the seals and labels that are there."""
-    metrics = stored_metrics(run, run.experiment())
+    metrics = stored_metrics(run)
     name = plan.reader.name
     folder = reads_folder(run, name)
     requests = {request.digest: request for request in read_lines(folder / "requests" / "requests.jsonl", Request)}
     outputs = {prediction.request: len(prediction.output_ids) for prediction in read_predictions(run, name)}
     schedule = read_lines(folder / "requests" / "schedule.jsonl", Scheduled)
-    scores = read_lines(run.step_folder("scores") / name / "scores.jsonl", Score)
     items: dict[str, dict[str, Item]] = {view: {} for view in plan.views}
-    for scheduled, score in zip(schedule, scores, strict=True):
+    for scheduled, score in zip(schedule, read_scores(run, name), strict=True):
         request = requests[scheduled.request]
         items[scheduled.view][scheduled.question] = Item(
             given=(scheduled.packet, scheduled.cut, request.too_long),
@@ -159,12 +157,12 @@ def compare(run: RunFolder, a: str, other: RunFolder, b: str, metric: str) -> di
     StateError unless both are sealed, scored and were given the same messages in every view that both read. All files
     are verified before one is used; scores are the stored ones.
     """
-    plans = _plan(run, a), _plan(other, b)
+    plans = sealed_plan(run, a), sealed_plan(other, b)
     if read_seal(run, a).root == read_seal(other, b).root:
         raise StateError(f"{run.path}: {a!r} and {b!r} are the same sealed reader; name two")
     seals = verify_run(run)
     other_seals = seals if other is run else verify_run(other)
-    one, two = _side(run, plans[0], seals[a]), _side(other, plans[1], other_seals[b])
+    one, two = read_side(run, plans[0], seals[a]), read_side(other, plans[1], other_seals[b])
     common = [name for name in one.metrics if name in two.metrics]
     if metric not in common:
         raise StateError(f"--metric {metric}: not stored for both readers; there are {', '.join(common) or 'none'}")

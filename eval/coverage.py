@@ -15,7 +15,7 @@ from msgspec import UNSET
 
 from eval.metrics.normalise import normalise_answer
 from offline.errors import ConfigurationError, ModelError
-from offline.experiment import ResolvedExperiment
+from offline.experiment import ResolvedExperiment, RetrievalSettings
 from offline.freeze import freeze_memory, memories
 from offline.memory import Memory
 from offline.records import Evidence, Extraction, Packet, Question
@@ -96,12 +96,11 @@ class Judge:
         objects = {s.position: self._objects[s.text] for s in memory.history.statements}
         for question, packet, evidence in shown:
             golds = {normalise_answer(gold) for gold in self._golds[question.id]}
-            text = self.normalise(evidence.text)
             keys = set(memory.positions(memory.closure(question.text)))
             keys_shown = len(keys.intersection(evidence.positions))
             counts = Counts(
                 questions=1,
-                gold_in_evidence=int(any(gold in text for gold in golds)),
+                gold_in_evidence=int(self.holds_gold(question.id, evidence.text)),
                 gold_as_value=int(any(not golds.isdisjoint(objects[position]) for position in evidence.positions)),
                 records=packet.records,
                 characters=packet.characters,
@@ -113,6 +112,11 @@ class Judge:
                 fallbacks=int(packet.fallback is not None),
             )
             yield Judged(packet.view, question, memory.history.length, counts)
+
+    def holds_gold(self, question: str, text: str) -> bool:
+        """Whether a normalised gold of a question is a substring of a normalised evidence text."""
+        text = self.normalise(text)
+        return any(normalise_answer(gold) in text for gold in self._golds[question])
 
     def normalise(self, text: str) -> str:
         """What `normalise_answer` makes of a text, line by line: a line break is white space to it."""
@@ -129,13 +133,15 @@ def coverage(
     """Counts as `coldread coverage --json` prints them: by view and hop class, by history length too, by exact hops.
 
     at: numbers of passages for the curve: what each retrieval view would show if it showed so many. At the number that a view
-    shows by itself, that is its own packet. Sliding windows are shown by length and have no such number.
+    shows by itself, that is its own packet. Sliding windows are shown by length and have no such number. A view that
+    fuses or reranks has no point beyond its `candidates`.
     """
     data, extraction = read_data(run), read_extraction(run)
     packets = _packets(run, experiment, {question.id: question for question in data.questions})
     ranking = {name: v for name in experiment.views if isinstance(v := find_view(name), RetrievalView) and v.match is None}
     # The largest first: its ranking begins with those of the others, and is made once.
-    points = {f"{name}_k{k}": (name, k) for name in ranking for k in sorted(set(at), reverse=True)}
+    ks, numbers = sorted(set(at), reverse=True), experiment.retrieval or RetrievalSettings()
+    points = {f"{name}_k{k}": (name, k) for name, view in ranking.items() for k in ks if k <= (view.deepest(numbers) or k)}
     views = [(name, replace(ranking[of], k=k)) for name, (of, k) in points.items()]
     retrieval = read_retrieval(run, experiment) if views else None
     judge = Judge(extraction, golds, token_counter(run, experiment))

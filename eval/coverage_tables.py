@@ -26,7 +26,6 @@ def coverage(console: Console, result: dict[str, Any], by: str | None) -> None:
     heads = ("\nview", "\nlength", "\nhops") if by == "length" else ("\nview", "\nhops")
     table = new_table("what evidence holds", heads, (*_NUMBERS, f"\n{size}", "\ntruncated"))
     table.padding = 0
-    table.columns[0].no_wrap, table.columns[0].overflow = False, "fold"
     for names, cell in rows:
         table.add_row(
             *map(escape, names),
@@ -53,15 +52,16 @@ def _rows(result: dict[str, Any], by: str | None) -> Iterator[tuple[tuple[str, .
 
 
 def curve(console: Console, result: dict[str, Any]) -> None:
-    """Percent of questions with gold in evidence, by view and hop class, at each number of passages."""
+    """Percent of questions with gold in evidence, by view and hop class, at each number of passages that a view can show."""
     views = result["curve"]
     if not views:
         console.print("no view of this run shows the best passages of a ranking, so there is no curve", highlight=False)
         return
-    at = next(iter(views.values()))
+    at = sorted({k for points in views.values() for k in points}, key=int)
     table = new_table("gold in evidence, %, at K passages", ("view", "hops"), tuple(at))
     for view, points in views.items():
         for hop_class in next(iter(points.values())):
-            cells = [points[k][hop_class] for k in at]
-            table.add_row(view, hop_class, *(percent(cell["gold_in_evidence"], cell["questions"]) for cell in cells))
+            cells = [points[k][hop_class] if k in points else None for k in at]
+            shares = ["-" if cell is None else percent(cell["gold_in_evidence"], cell["questions"]) for cell in cells]
+            table.add_row(view, hop_class, *shares)
     console.print(table)

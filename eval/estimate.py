@@ -20,7 +20,7 @@ from offline.experiment import ReaderPlan, ResolvedExperiment, RetrievalSettings
 from offline.freeze import memories
 from offline.models import Encoder, Reranker
 from offline.run_folder import RunFolder
-from offline.steps import model_work, read_data, read_evidence, read_extraction, read_packets
+from offline.steps import ModelWork, model_work, read_data, read_evidence, read_extraction, read_packets
 from offline.views.retrieval import lexical
 from readers.pins import find_tokenizer, locate, missing
 from readers.read import freeze_requests
@@ -44,7 +44,7 @@ def dry_run(plan: Plan, say: Say, rates: Rates) -> dict[str, Any]:
     A view that ranks by a model is reckoned as the one that BM25 gives in its place, of about the same length.
     """
     wanted = plan.experiment
-    numbers = wanted.retrieval or RetrievalSettings()
+    numbers, work = wanted.retrieval or RetrievalSettings(), model_work(wanted)
     # Four characters a token, as everywhere here.
     stand_ins = {view: lexical(view, 4 * numbers.chunk_tokens) for view in wanted.views}
     experiment = replace(
@@ -59,7 +59,7 @@ def dry_run(plan: Plan, say: Say, rates: Rates) -> dict[str, Any]:
         for given, plain in zip(wanted.readers, experiment.readers, strict=True):
             readers[given.reader.name] = _estimate(run, experiment, plain, [stand_ins[view] for view in given.views], rates)
             readers[given.reader.name]["tokens_counted"] &= all(stand_ins[view] == view for view in given.views)
-        encoding = _encoding(run, wanted, numbers)
+        encoding = _encoding(run, wanted, numbers, work)
         size = sum(path.stat().st_size for path in run.path.rglob("*") if path.is_file())
         free = shutil.disk_usage(name).free
     return {
@@ -76,11 +76,8 @@ def _silent(model: str) -> Callable[..., None]:
     return lambda *counts: None
 
 
-def _encoding(run: RunFolder, experiment: ResolvedExperiment, numbers: RetrievalSettings) -> dict[str, Any]:
+def _encoding(run: RunFolder, experiment: ResolvedExperiment, numbers: RetrievalSettings, work: ModelWork) -> dict[str, Any]:
     """What retrieval models would do: texts to encode and pairs to score (about, where a tokenizer cuts chunks), downloads."""
-    work = model_work(experiment)
-    if not work.units:
-        return {}
     data, texts, pairs = read_data(run), set(), 0
     lengths = 4 * numbers.chunk_tokens
     for memory in memories(data.histories, read_extraction(run), experiment.settings, experiment.prompt.heading):
@@ -93,7 +90,7 @@ def _encoding(run: RunFolder, experiment: ResolvedExperiment, numbers: Retrieval
         pairs += sum(asked * min(numbers.candidates, sizes[unit]) for unit, _ in work.stages)
     questions = len({question.text for question in data.questions})
     models: tuple[tuple[Encoder | Reranker | None, dict[str, int]], ...] = (
-        (numbers.encoder, {"passages": len(texts), "questions": questions}),
+        (numbers.encoder if work.units else None, {"passages": len(texts), "questions": questions}),
         (numbers.reranker if work.stages else None, {"pairs": pairs}),
     )
     return {model.name: {**counts, "download": _download(model)} for model, counts in models if model is not None}

@@ -100,13 +100,12 @@ def audit_labels(
     golds: Mapping[str, Sequence[str]],
     names: Sequence[str],
     scores: Sequence[Score] | None,
-    declared: Mapping[str, Sequence[str]] = {},
 ) -> dict[str, Any]:
     """The audit as `coldread labels --json` prints it. `names`: the populations to size; scores: None if none are stored."""
     questions = read_data(run).questions
     findings = screen_labels(run, experiment, golds)
     flagged = flagged_by(findings)
-    found = populations(run, experiment, golds, names, declared)
+    found = populations(run, experiment, golds, names)
     return {
         "questions": len(questions),
         "screens": {name: _by_hops(questions, ids) for name, ids in flagged.items()},

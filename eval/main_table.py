@@ -12,10 +12,10 @@ from msgspec import UNSET
 
 from eval.audit import verify_run
 from eval.compare import pin_text
-from eval.intervals import wilson
 from eval.published import Published, published
 from eval.records import Score
 from eval.score import sealed_blind, stored_metrics
+from eval.statistics import wilson
 from eval.tables import percent
 from offline.canonical import read_lines, read_record
 from offline.errors import ConfigurationError, StateError
@@ -46,7 +46,7 @@ def main_table(run: RunFolder, metric: str, by_length: bool, with_published: boo
         raise ConfigurationError(f"published figures are of {PUBLISHED_METRIC}; leave out --metric {metric}, or --published")
     experiment = run.experiment()
     seals = verify_run(run)
-    metrics = stored_metrics(run, experiment)
+    metrics = stored_metrics(run)
     if metric not in metrics:
         raise StateError(f"--metric {metric}: not stored in {run.path}; there are {', '.join(metrics)}")
     given = published(kind_of(experiment.data)) if with_published else Published("", {}, ())

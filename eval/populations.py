@@ -1,6 +1,6 @@
 """Populations: named sets of questions that a statistic is restricted to, from sources and labels, never from answers.
 
-`all`, and `length:NAME` for each history length.
+`all`, and `length:NAME` for each history length; lists of question ids that the experiment declares.
 `non_overflow`: the whole history fits the evidence budget, so that no view of it is cut, and no sealed reader's input cap cut
 what it was given. Under the shared window's 60,000 characters those are the 200 questions of the 6k histories. The published
 600 are of the grammar grid, which has no budget: its reader's cap of 262,144 tokens cuts the raw history of the other 200.
@@ -15,6 +15,7 @@ import difflib
 from collections.abc import Callable, Mapping, Sequence
 
 from eval.screens import superseded
+from offline.analysis import Analysis
 from offline.canonical import read_lines
 from offline.errors import ConfigurationError
 from offline.experiment import ResolvedExperiment
@@ -64,40 +65,48 @@ _DECIDED: dict[str, tuple[Belongs, bool]] = {
 }
 
 
-def population_names(run: RunFolder, declared: Mapping[str, Sequence[str]] = {}) -> list[str]:
-    """Every name that `populations` knows, in order."""
-    return _names(read_data(run), declared)
+def population_names(run: RunFolder) -> list[str]:
+    """Every name that `populations` knows of this run, in order."""
+    analysis = run.experiment().analysis or Analysis()
+    return [*_by_history(read_data(run)), *_DECIDED, *analysis.populations]
 
 
 def populations(
-    run: RunFolder,
-    experiment: ResolvedExperiment,
-    golds: Mapping[str, Sequence[str]],
-    names: Sequence[str],
-    declared: Mapping[str, Sequence[str]] = {},
+    run: RunFolder, experiment: ResolvedExperiment, golds: Mapping[str, Sequence[str]], names: Sequence[str]
 ) -> dict[str, frozenset[str]]:
-    """Question ids by population, as asked for; ConfigurationError for a name that there is not.
-
-    declared: lists of question ids, by the name that the experiment gives them.
-    """
-    data = read_data(run)
-    known = _names(data, declared)
+    """Question ids by population, as asked for; ConfigurationError for a name that there is not."""
+    data, analysis = read_data(run), experiment.analysis or Analysis()
     for name in names:
-        if name not in known:
-            close = difflib.get_close_matches(name, known, n=1)
-            hint = f"did you mean {close[0]!r}? " if close else ""
-            raise ConfigurationError(f"no population {name!r}; {hint}this run has {', '.join(known)}")
-    found = _by_history(data) | {name: _listed(data, name, ids) for name, ids in declared.items()}
+        _check(name, analysis, data)
+    found = _by_history(data) | {name: _listed(data, experiment, name) for name in names if name in analysis.populations}
     if wanted := [name for name in dict.fromkeys(names) if name in _DECIDED]:
         found |= _by_memory(run, experiment, data, golds, wanted)
     return {name: found[name] for name in names}
 
 
-def _names(data: Data, declared: Mapping[str, Sequence[str]]) -> list[str]:
-    own = [*_by_history(data), *_DECIDED]
-    if taken := [name for name in declared if name in own]:
-        raise ConfigurationError(f"the population {taken[0]!r} is built in; give the list of questions another name")
-    return [*own, *declared]
+def check_populations(experiment: ResolvedExperiment, data: Data | None = None) -> None:
+    """ConfigurationError if the experiment declares an analysis over a population that is not known.
+
+    data: once it is loaded, whether it holds the questions and lengths that are named. A limited run may lack some.
+    """
+    analysis = experiment.analysis or Analysis()
+    for name in analysis.populations:
+        if name == "all" or name in _DECIDED or name.startswith(LENGTH):
+            raise ConfigurationError(f"the population {name!r} is built in; give the list of questions another name")
+    for name in analysis.asked:
+        _check(name, analysis, data)
+    if data is not None:
+        for name in analysis.populations:
+            _listed(data, experiment, name)
+
+
+def _check(name: str, analysis: Analysis, data: Data | None) -> None:
+    lengths = [f"{LENGTH}NAME"] if data is None else [known for known in _by_history(data) if known != "all"]
+    known = ["all", *lengths, *_DECIDED, *analysis.populations]
+    if name not in known and not (data is None and name.startswith(LENGTH)):
+        close = difflib.get_close_matches(name, known, n=1)
+        hint = f"did you mean {close[0]!r}? " if close else ""
+        raise ConfigurationError(f"no population {name!r}; {hint}there are {', '.join(known)}")
 
 
 def _by_history(data: Data) -> dict[str, frozenset[str]]:
@@ -110,14 +119,15 @@ def _by_history(data: Data) -> dict[str, frozenset[str]]:
     return {"all": whole, **{name: frozenset(ids) for name, ids in groups.items()}}
 
 
-def _listed(data: Data, name: str, ids: Sequence[str]) -> frozenset[str]:
-    known = {question.id for question in data.questions}
-    if strangers := [question for question in ids if question not in known]:
+def _listed(data: Data, experiment: ResolvedExperiment, name: str) -> frozenset[str]:
+    """A declared list; ConfigurationError for a question that a run without a limit does not have."""
+    listed, known = frozenset((experiment.analysis or Analysis()).populations[name]), {q.id for q in data.questions}
+    if (strangers := sorted(listed - known)) and experiment.limit is None:
         raise ConfigurationError(
             f"population {name!r} lists {strangers[0]!r}, which is no question of this run "
-            f"({len(strangers)} of {len(ids)} are not); mend the list"
+            f"({len(strangers)} of {len(listed)} are not); mend the list"
         )
-    return frozenset(ids)
+    return listed & known
 
 
 def _by_memory(

@@ -85,3 +85,92 @@ class Finding(Record, frozen=True):
     gold: str
     detail: str
     chain: tuple[Link, ...] = ()
+
+
+class Contrast(Record, frozen=True):
+    """A against B on the questions of one population and hop class (`all`: pooled): two views of `reader`, or, where `view` is
+    given, two readers of it.
+
+    both .. neither: questions by who answered them, by `metric`. clusters: distinct question texts. points: A's percentage less
+    B's; low, high: its bootstrap 95 % interval, percentage points; two decimals, as strings. chi_square: two decimals.
+    mcnemar_p (exact), chi_square_p, holm_p: four significant digits. holm_p: corrected for the declared contrasts of the
+    reader; None where the contrast is exploratory. declared: whether the experiment declared it, before anything was read.
+    """
+
+    a: str
+    b: str
+    reader: str | None
+    view: str | None
+    population: str
+    hop_class: HopClass
+    metric: str
+    questions: int
+    clusters: int
+    both: int
+    only_a: int
+    only_b: int
+    neither: int
+    points: str
+    low: str
+    high: str
+    mcnemar_p: str
+    chi_square: str
+    chi_square_p: str
+    holm_p: str | None
+    declared: bool
+    format: Literal[1] = 1
+
+
+class Interaction(Record, frozen=True):
+    """(a - b) - (c - d) of four views of a reader: right answers of each, and the contrast in points with its interval.
+
+    points, low, high: as in `Contrast`.
+    """
+
+    a: str
+    b: str
+    c: str
+    d: str
+    reader: str
+    population: str
+    hop_class: HopClass
+    metric: str
+    questions: int
+    clusters: int
+    correct: tuple[int, int, int, int]
+    points: str
+    low: str
+    high: str
+    declared: bool
+    format: Literal[1] = 1
+
+
+class SideEvidence(Record, frozen=True):
+    """What the evidence of one side of a contrast explains.
+
+    held: questions whose packet holds the gold (`coverage.Counts.gold_in_evidence`); answered: of these, those answered. lost:
+    questions that only the other side answered; of these, `lacking_record` whose packet lacks a record that the other side's
+    shows, and `lacking_gold` whose packet lacks the gold.
+    """
+
+    held: int
+    answered: int
+    lost: int
+    lacking_record: int
+    lacking_gold: int
+
+
+class EvidenceOutcomes(Record, frozen=True):
+    """Accuracy given evidence, and evidence by paired outcome, of the contrast that the first fields name."""
+
+    a: str
+    b: str
+    reader: str | None
+    view: str | None
+    population: str
+    hop_class: HopClass
+    metric: str
+    questions: int
+    of_a: SideEvidence
+    of_b: SideEvidence
+    format: Literal[1] = 1

@@ -19,9 +19,9 @@ from eval.main_grids import grids
 from eval.main_table import main_table
 from eval.records import Finding
 from eval.report_data import Islands
+from eval.report_grids import contrast_grid, interaction_grid, sensitivity_grid
 from eval.report_plots import HOPS, figures
 from eval.report_source import METRIC, Source, read_source
-from eval.tables import percent
 from offline.canonical import write_bytes
 from offline.errors import ConfigurationError
 from offline.loaders import kind_of
@@ -43,18 +43,18 @@ def make_report(run: RunFolder) -> tuple[bytes, dict[str, Any]]:
     """The page, and what it holds in numbers. StateError unless the run is scored; an altered one is refused."""
     table = main_table(run, METRIC, True, False)  # it verifies the whole run
     source = read_source(run)
-    audit = audit_labels(run, source.experiment, source.golds, (), source.all_scores)
+    audit = audit_labels(run, source.scored.experiment, source.golds, (), source.all_scores)
     findings = [Finding(**{**found, "chain": ()}) for found in audit["findings"]]
     islands = Islands(source, findings)
     page = _render(
-        title=source.experiment.name,
+        title=source.scored.experiment.name,
         facts=_facts(source),
         readers=_readers(source, table),
-        tables=_tables(table),
+        tables=_tables(source, table),
         figures=figures(source, table["rows"], _gold_shown(islands.judged)),
         series=range(1, 7),
         reader_names=source.readers,
-        sensitivity=_sensitivity(audit),
+        sensitivity=sensitivity_grid(audit),
         screens=audit["screens"],
         islands=islands.packed,
         hops={name: HOPS[name] for name in source.hop_classes},
@@ -92,11 +92,11 @@ def _facts(source: Source) -> list[tuple[str, str]]:
     )
     lengths = ", ".join(dict.fromkeys(history.length for history in source.histories))
     return [
-        ("data", kind_of(source.experiment.data)),
+        ("data", kind_of(source.scored.experiment.data)),
         ("questions", f"{len(source.questions)} ({asked})" if "all" not in source.hop_classes else str(len(source.questions))),
         ("histories", f"{len(source.histories)}, of length {lengths}"),
         ("views", ", ".join(source.views)),
-        *((f"digest of {step}", source.run.need(step).digest) for step in ("data", "packets", "labels")),
+        *((f"digest of {step}", source.scored.run.need(step).digest) for step in ("data", "packets", "labels")),
     ]
 
 
@@ -108,17 +108,18 @@ def _readers(source: Source, table: dict[str, Any]) -> list[dict[str, Any]]:
             "engine": plan.reader.engine,
             **{key: table["readers"][plan.reader.name][key] for key in ("sealed_blind", "root", "requests", "seconds")},
         }
-        for plan in source.experiment.readers
+        for plan in source.scored.experiment.readers
     ]
 
 
-def _tables(table: dict[str, Any]) -> list[tuple[str, Grid]]:
+def _tables(source: Source, table: dict[str, Any]) -> list[tuple[str, Grid]]:
     pooled = {**table, "rows": [row for row in table["rows"] if row["length"] is None]}
     views, readers = grids(pooled)
     found = [("Main table", views), ("Readers", readers)]
     if len({row["length"] for row in table["rows"]}) > 2:  # None, and more than one length
         found.insert(1, ("Main table by history length", grids(table)[0]))
-    return found
+    more = (("Contrasts", contrast_grid(source)), ("Interactions", interaction_grid(source)))
+    return found + [(heading, grid) for heading, grid in more if grid is not None]
 
 
 def _gold_shown(judged: list[Judged]) -> dict[tuple[str, str], tuple[int, int]]:
@@ -128,36 +129,3 @@ def _gold_shown(judged: list[Judged]) -> dict[tuple[str, str], tuple[int, int]]:
         shown, of = counts[key]
         counts[key] = (shown + item.counts.gold_in_evidence, of + 1)
     return counts
-
-
-def _sensitivity(audit: dict[str, Any]) -> Grid | None:
-    """Headlines against each screen that flags something; None if none does."""
-    screens = [name for name, by_hops in audit["screens"].items() if _flagged(by_hops)]
-    if not screens:
-        return None
-
-    def bounds(cell: dict[str, int]) -> str:
-        low, high = (percent(cell[name], cell["questions"]) for name in ("lowest", "highest"))
-        return f"{cell['flagged']}: {low} to {high}" if cell["flagged"] else "0"
-
-    rows = tuple(
-        (
-            view,
-            reader,
-            hop_class,
-            percent(cell[screens[0]]["correct"], cell[screens[0]]["questions"]),
-            *(bounds(cell[s]) for s in screens),
-        )
-        for reader, views in audit["sensitivity"].items()
-        for view, by_hops in views.items()
-        for hop_class, cell in by_hops.items()
-    )
-    notes = (
-        "Each screen: the questions of the row that it flags, and the percentages that the row would have if every one of them "
-        "were wrong, or right. A question without a number behind it is not flagged by that screen.",
-    )
-    return Grid(("view", "reader", "hops", f"{METRIC} %", *screens), (rows,), 3, notes)
-
-
-def _flagged(by_hops: dict[str, Any]) -> int:
-    return sum(by_hops.values())

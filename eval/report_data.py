@@ -51,7 +51,7 @@ class Islands:
 
     def _make(self) -> None:
         source = self._source
-        settings, heading = source.experiment.settings, source.experiment.prompt.heading
+        settings, heading = source.scored.experiment.settings, source.scored.experiment.prompt.heading
         judge = Judge(source.extraction, source.golds)
         told: dict[str, Any] = {}
         for memory in memories(source.histories, source.extraction, settings, heading):
@@ -84,11 +84,11 @@ class Islands:
         return {
             "views": source.views,
             "readers": source.readers,
-            "metrics": source.metrics,
+            "metrics": source.scored.metrics,
             "headline": METRIC,
-            "reasons": {name: REASONS.get(name) for name in source.metrics},
+            "reasons": {name: REASONS.get(name) for name in source.scored.metrics},
             "relations": {relation.name: relation.words for relation in source.extraction.relations},
-            "heading": source.experiment.prompt.heading,
+            "heading": source.scored.experiment.prompt.heading,
             "block": BLOCK,
             "histories": [[history.id, history.length] for history in source.histories],
             "questions": [
@@ -106,12 +106,12 @@ class Islands:
             # metric -> reader -> view -> a character a question: right, wrong, not asked
             "verdicts": {
                 metric: [[self._verdicts(metric, reader, view) for view in source.views] for reader in source.readers]
-                for metric in source.metrics
+                for metric in source.scored.metrics
             },
         }
 
     def _verdicts(self, metric: str, reader: str, view: str) -> str:
-        scores = self._source.scores.get((reader, view), {})
+        scores = self._source.scored.scores.get((reader, view), {})
         found = (scores.get(question.id) for question in self._source.questions)
         return "".join("-" if score is None else str(int(score.metrics[metric])) for score in found)
 
@@ -128,7 +128,7 @@ class Islands:
 
     def _answer(self, reader: str, view: str, question: str) -> list[Any] | None:
         """Output, why it ended, records cut, error, the output normalised, and the parsed one where that differs."""
-        score = self._source.scores.get((reader, view), {}).get(question)
+        score = self._source.scored.scores.get((reader, view), {}).get(question)
         if score is None:
             return None
         text = score.prediction
@@ -138,7 +138,7 @@ class Islands:
 
 
 def chain(memory: Memory, question: Question) -> Iterator[list[Any]]:
-    """The keys that cmc walks, breadth-first: depth, subject, relation, value, its record, [record, value] of earlier values."""
+    """The keys that cmc walks, breadth-first: depth, subject, relation, value, record, [record, value] of earlier values."""
     depth = dict.fromkeys(memory.graph.subjects.anchors(question.text), 0)
     for key in memory.closure(question.text):
         edge = memory.graph.current[key]

@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from eval.paired import Pairs, count_pairs
 from eval.report_source import METRIC, Source
+from eval.statistics import Pairs, count_pairs
 from offline.errors import ConfigurationError
 
 # Of a panel in CSS pixels; narrower ones for the many of accuracy by length.
@@ -46,7 +46,7 @@ class Figure:
 
 
 def figures(source: Source, rows: Sequence[Row], gold_shown: dict[tuple[str, str], tuple[int, int]]) -> list[Figure]:
-    """All figures. rows: of the main table, by length too; gold_shown: (view, hop class) -> questions with a gold, of how many."""
+    """All figures. rows: of the main table, by length too; gold_shown: (view, hop class) -> questions with a gold, of all."""
     pooled = [row for row in rows if row["length"] is None]
     lengths = list(dict.fromkeys(row["length"] for row in rows if row["length"] is not None))
     points = [_point(row, hop_class) for row in pooled for hop_class in row["accuracy"]]
@@ -82,7 +82,7 @@ def figures(source: Source, rows: Sequence[Row], gold_shown: dict[tuple[str, str
     drawn.append(
         Figure(
             "What the evidence holds",
-            "Questions of whose evidence a gold is a part, in percent, against percent right. On the line, what is there is said.",
+            "Questions with a gold in their evidence, in percent, against percent right; on the dashed line the two are equal.",
             tuple(_scatter(source, points, "shown", lambda point: "gold in the evidence, %", log=False)),
         )
     )
@@ -245,7 +245,7 @@ def _paired(source: Source) -> Iterator[Figure]:
 
 
 def _pairs(source: Source, a: tuple[str, str], b: tuple[str, str], hop_class: str) -> Pairs:
-    ours, theirs = source.scores.get(a, {}), source.scores.get(b, {})
+    ours, theirs = source.scored.scores.get(a, {}), source.scored.scores.get(b, {})
     both = (
         (score.metrics[METRIC], theirs[question].metrics[METRIC])
         for question, score in ours.items()

@@ -6,9 +6,8 @@ from functools import cached_property
 from typing import get_args
 
 from eval.records import Score
-from eval.score import read_scores, stored_metrics
+from eval.scored import Scored, read_scored
 from offline.canonical import read_lines
-from offline.experiment import ResolvedExperiment
 from offline.records import Evidence, Extraction, History, HopClass, Packet, Question
 from offline.run_folder import RunFolder
 from offline.steps import read_data, read_evidence, read_extraction, read_packets
@@ -20,28 +19,25 @@ METRIC = "subem"
 
 @dataclass(frozen=True)
 class Source:
-    """A scored run. scores: (reader, view) -> question id -> score. errors: (reader, view, question id) -> why no answer."""
+    """A scored run with its data and packets. errors: (reader, view, question id) -> why there is no answer."""
 
-    run: RunFolder
-    experiment: ResolvedExperiment
-    metrics: tuple[str, ...]
+    scored: Scored
     histories: tuple[History, ...]
     questions: tuple[Question, ...]
     extraction: Extraction
     packets: Mapping[str, Mapping[str, Packet]]
     evidence: Mapping[str, Evidence]
-    scores: Mapping[tuple[str, str], Mapping[str, Score]]
     errors: Mapping[tuple[str, str, str], str]
 
     @property
     def views(self) -> tuple[str, ...]:
         """Views in the experiment's order."""
-        return tuple(self.experiment.views)
+        return self.scored.experiment.views
 
     @cached_property
     def readers(self) -> tuple[str, ...]:
         """Readers in the experiment's order."""
-        return tuple(plan.reader.name for plan in self.experiment.readers)
+        return tuple(plan.reader.name for plan in self.scored.experiment.readers)
 
     @cached_property
     def hop_classes(self) -> tuple[str, ...]:
@@ -52,32 +48,25 @@ class Source:
     @cached_property
     def golds(self) -> dict[str, tuple[str, ...]]:
         """Gold answers by question, as the scores hold them."""
-        return {score.question: score.golds for scores in self.scores.values() for score in scores.values()}
+        return self.scored.golds
 
     @cached_property
     def all_scores(self) -> list[Score]:
         """Reader after reader."""
-        return [score for scores in self.scores.values() for score in scores.values()]
+        return [score for scores in self.scored.scores.values() for score in scores.values()]
 
 
 def read_source(run: RunFolder) -> Source:
-    """Everything of a run that was verified before; StateError unless it is scored and the scores are of its seals."""
-    experiment = run.experiment()
-    metrics = stored_metrics(run, experiment)
-    data = read_data(run)
-    scores: dict[tuple[str, str], dict[str, Score]] = {}
-    for score in read_scores(run, experiment):
-        scores.setdefault((score.reader, score.view), {})[score.question] = score
+    """A run, every byte of it verified; StateError unless it is sealed and its stored scores are up to date."""
+    scored = read_scored(run)
+    experiment, data = scored.experiment, read_data(run)
     return Source(
-        run=run,
-        experiment=experiment,
-        metrics=metrics,
+        scored=scored,
         histories=data.histories,
         questions=data.questions,
         extraction=read_extraction(run),
         packets={view: {p.question: p for p in found} for view, found in read_packets(run, experiment.views).items()},
         evidence=read_evidence(run),
-        scores=scores,
         errors={key: text for plan in experiment.readers for key, text in _errors(run, plan.reader.name)},
     )
 

@@ -6,7 +6,10 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from msgspec import UNSET
+
 from eval.labels import commitment, labels_step
+from eval.populations import check_populations
 from eval.score import score_run
 from extract.frontends import find_frontend
 from extract.steps import extract_step
@@ -169,6 +172,7 @@ def start(run: RunFolder, plan: Plan, say: Say) -> None:
     experiment = plan.experiment
     model_work(experiment)
     find_frontend(experiment.frontend.kind)
+    check_populations(experiment)
     for each in experiment.readers:
         check_engine(each.reader)
     raw_source(experiment, plan.data)
@@ -177,6 +181,8 @@ def start(run: RunFolder, plan: Plan, say: Say) -> None:
         with run.lock():
             run.create(experiment)
             load(run, experiment, plan.data, say)
+            if experiment.analysis is not UNSET:
+                check_populations(experiment, read_data(run))
     except ColdreadError:
         if made:
             shutil.rmtree(run.path, ignore_errors=True)

@@ -5,11 +5,11 @@ from pathlib import Path
 from typing import Any
 
 from eval.audit import verify_run
-from eval.intervals import wilson
 from eval.labels import open_labels
 from eval.metrics import Metric, find_metrics
 from eval.metrics.subem import substring_exact_match
 from eval.records import Cell, Score
+from eval.statistics import wilson
 from offline.canonical import read_lines, write_lines
 from offline.errors import StateError
 from offline.experiment import ResolvedExperiment
@@ -131,20 +131,24 @@ def score_run(run: RunFolder, experiment: ResolvedExperiment) -> bool:
     return run.step("scores", inputs, write, downstream=True)
 
 
-def stored_metrics(run: RunFolder, experiment: ResolvedExperiment) -> tuple[str, ...]:
-    """The metrics of the stored scores; StateError unless those were made from the seals and labels that are there."""
+def stored_metrics(run: RunFolder) -> tuple[str, ...]:
+    """The metrics of the stored scores; StateError unless these were made from the seals and labels that are there."""
     stored = run.need("scores").inputs
     metrics = tuple(stored.get("metrics", "").split())
-    if stored != score_inputs(run, [plan.reader.name for plan in experiment.readers], metrics):
+    if stored != score_inputs(run, [plan.reader.name for plan in run.experiment().readers], metrics):
         raise StateError(f"{run.path}: the scores are not of these seals and labels; run `coldread score {run.path}` first")
     return metrics
 
 
-def read_scores(run: RunFolder, experiment: ResolvedExperiment) -> list[Score]:
+def read_scores(run: RunFolder, reader: str) -> list[Score]:
+    """The stored scores of one reader, in schedule order."""
+    return list(read_lines(run.step_folder("scores") / reader / "scores.jsonl", Score))
+
+
+def read_all_scores(run: RunFolder) -> list[Score]:
     """The stored scores, reader after reader; StateError unless they are of the seals and labels that are there."""
-    stored_metrics(run, experiment)
-    readers = [plan.reader.name for plan in experiment.readers]
-    return [score for reader in readers for score in read_lines(run.step_folder("scores") / reader / "scores.jsonl", Score)]
+    stored_metrics(run)
+    return [score for plan in run.experiment().readers for score in read_scores(run, plan.reader.name)]
 
 
 def read_cells(run: RunFolder, reader: str) -> list[Cell]:

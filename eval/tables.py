@@ -18,10 +18,13 @@ _LINES = 40
 
 
 def new_table(title: str, words: Sequence[str], numbers: Sequence[str]) -> Table:
-    """An empty table: columns of words to the left, then columns of numbers to the right."""
+    """An empty table: columns of words to the left, then columns of numbers to the right.
+
+    The first word, which names a row and may be long, is folded where the table would be too wide; no number is cut.
+    """
     table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0))
     for heading in words:
-        table.add_column(heading, no_wrap=True)
+        table.add_column(heading, no_wrap=bool(table.columns), overflow="fold")
     for heading in numbers:
         table.add_column(heading, justify="right", no_wrap=True)
     return table
@@ -39,7 +42,7 @@ def scores(console: Console, run: RunFolder) -> None:
     """
     for plan in run.experiment().readers:
         cells = read_cells(run, plan.reader.name)
-        blind = _blind(all(cell.blind for cell in cells))
+        blind = blind_text(all(cell.blind for cell in cells))
         others = [name for name in cells[0].correct if name != "subem"]
         headings = ("questions", "cut", "subem", "subem %", "Wilson 95 %", *others)
         table = new_table(f"{plan.reader.name}: {blind}", ("view", "hops", "length"), headings)
@@ -130,7 +133,7 @@ def _reader_lines(side: str, facts: dict[str, Any]) -> list[str]:
     unit, cap_unit = ("bytes", " tokens") if "input_bytes" in facts else ("tokens", "")
     given, made = facts[f"input_{unit}"], facts[f"output_{unit}"]
     return [
-        f"{side}: {facts['reader']} in {facts['run']}, {_blind(facts['sealed_blind'])}",
+        f"{side}: {facts['reader']} in {facts['run']}, {blind_text(facts['sealed_blind'])}",
         f"   {facts['model']}, fingerprint {facts['fingerprint'][:12]}…",
         f"   {facts['engine']}, {_hardware(facts['dtype'], facts['device'])}; thinking: {facts['thinking']}",
         f"   input {unit}: mean {given['mean']}, at most {given['max']}; "
@@ -143,7 +146,8 @@ def _hardware(dtype: str, device: str) -> str:
     return f"dtype {dtype}, device {device}" if "not known" in (dtype, device) else f"{dtype} on {device}"
 
 
-def _blind(blind: bool) -> str:
+def blind_text(blind: bool) -> str:
+    """How a table says whether a reader was sealed before any label was opened."""
     return "sealed blind" if blind else "sealed after labels were opened"
 
 

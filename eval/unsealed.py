@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from eval.answer_file import Answer, AnswerFile
-from eval.intervals import wilson
 from eval.labels import open_labels, read_ledger
 from eval.metrics import find_metrics
+from eval.statistics import wilson
 from offline.errors import DataError
 from offline.records import Question
 from offline.run_folder import RunFolder

@@ -62,7 +62,9 @@ def _hint(message: str, kind: type[Any]) -> str:
     if "unknown field" not in message:
         return ""
     unknown = message.split("`")[1]
-    known = sorted({field for struct in _structs(kind, set()) for field in struct.__struct_fields__})
+    # msgspec gives a place for what lies inside another record; without one it is the outermost, whose fields are known.
+    structs = _structs(kind, set()) if " - at " in message else {kind}
+    known = sorted({field for struct in structs for field in struct.__struct_fields__})
     close = difflib.get_close_matches(unknown, known, n=1)
     return f"; did you mean `{close[0]}`?" if close else "; remove it"
 

@@ -11,6 +11,7 @@ from typing import Literal
 import msgspec
 from msgspec import UNSET, UnsetType
 
+from offline.analysis import Analysis, resolve_analysis
 from offline.canonical import Record
 from offline.configuration import find_config, load_yaml
 from offline.errors import ConfigurationError
@@ -182,6 +183,7 @@ class Experiment(Record, frozen=True):
     settings: ViewOverrides = ViewOverrides()
     prompt: str = "reader"
     retrieval: RetrievalUse | UnsetType = UNSET
+    analysis: Analysis | UnsetType = UNSET
 
 
 class ReaderPlan(Record, frozen=True):
@@ -204,6 +206,7 @@ class ResolvedExperiment(Record, frozen=True):
     prompt: Prompt
     readers: tuple[ReaderPlan, ...]
     retrieval: RetrievalSettings | UnsetType = UNSET
+    analysis: Analysis | UnsetType = UNSET
     format: Literal[1] = 1
 
 
@@ -322,6 +325,9 @@ def resolve(experiment: Experiment, limit: int | None, where: str) -> ResolvedEx
     plans = tuple(_plan(use, experiment, where) for use in experiment.readers)
     names = [plan.reader.name for plan in plans]
     _check(len(set(names)) == len(names), f"{where}: two readers share a name")
+    analysis = experiment.analysis
+    if analysis is not UNSET:
+        analysis = resolve_analysis(analysis, experiment.views, {p.reader.name: p.views for p in plans}, where)
     # Where the data lies is not what it is: the run records the source's sha256 instead of a path of this machine.
     data = (
         experiment.data if isinstance(experiment.data, SyntheticData) else msgspec.structs.replace(experiment.data, path=None)
@@ -340,4 +346,5 @@ def resolve(experiment: Experiment, limit: int | None, where: str) -> ResolvedEx
         prompt=prompt,
         readers=plans,
         retrieval=UNSET if experiment.retrieval is UNSET else _retrieval(experiment.retrieval, where),
+        analysis=analysis,
     )

@@ -21,10 +21,9 @@ from offline.loaders import load
 from offline.loaders.raw import RawSource
 from offline.memory import Measure
 from offline.records import Evidence, Extraction, History, Packet, Question, Relation, StatementExtraction
-from offline.retrievers import HYBRID, RERANK
 from offline.run_folder import COMMANDS, Manifest, RunFolder
 from offline.vectors import Retrieval, read_scores, read_vectors
-from offline.views import find_view
+from offline.views import View, find_view
 from offline.views.retrieval import RetrievalView
 
 
@@ -71,7 +70,7 @@ def model_work(experiment: ResolvedExperiment) -> ModelWork:
     stages: set[tuple[str, str]] = set()
     named = experiment.retrieval or RetrievalSettings()
     for name in experiment.views:
-        view = find_view(name)
+        view: View | None = find_view(name)
         if isinstance(view, RetrievalView):
             encoded, reranked = view.model_work()
             for work, model, kind in ((encoded, named.encoder, "encoder"), (reranked, named.reranker, "reranker")):
@@ -80,14 +79,17 @@ def model_work(experiment: ResolvedExperiment) -> ModelWork:
                         f"view {name!r} needs a model: name one in the experiment, `retrieval: {{{kind}: NAME}}` "
                         f"(configs/{kind}s holds those that are shipped)"
                     )
-            depth = view.depth(experiment.settings, named)
-            if view.retriever.endswith((HYBRID, RERANK)) and depth > named.candidates:
-                raise ConfigurationError(
-                    f"view {name!r} would show {depth} passages, but fusing and reranking go {named.candidates} deep; raise "
-                    "`candidates` in the experiment's `retrieval`, or ask for fewer"
-                )
             units |= encoded
             stages |= reranked
+        # A view and those that it is matched to.
+        while isinstance(view, RetrievalView):
+            depth, deepest = view.depth(experiment.settings, named), view.deepest(named)
+            if deepest is not None and depth > deepest:
+                raise ConfigurationError(
+                    f"view {name!r} would show {depth} passages, but fusing and reranking go {deepest} deep; raise "
+                    "`candidates` in the experiment's `retrieval`, or ask for fewer"
+                )
+            view = view.match
     return ModelWork(tuple(sorted(units)), tuple(sorted(stages)))
 
 

@@ -4,7 +4,7 @@ For a repository only the small files are downloaded; the hub states the sha256 
 """
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatch
 from pathlib import Path
@@ -15,9 +15,9 @@ import yaml
 
 from offline.canonical import Record, file_digest
 from offline.errors import ConfigurationError, ModelError
-from offline.models import Pin
+from offline.models import Pin, Reader
 from readers.hub import Listing, card_of, download_small, licence_of, look_up
-from readers.pins import MODULES_FILE, PICKLED, WEIGHTS, fingerprint, is_model_file, model_of, patterns_among
+from readers.pins import MODULES_FILE, PICKLED, WEIGHTS, Pinned, fingerprint, is_model_file, model_of, patterns_among
 from readers.records import Model, ModelFile
 from readers.tokens import ChatTokenizer
 
@@ -63,18 +63,21 @@ class _Found:
     gated: str | None
 
 
-def describe(model: str, revision: str = MAIN) -> Description:
-    """Look a model up, a local folder or a hub repository at a branch, tag or commit; ModelError for what cannot be pinned."""
+def describe(model: str, revision: str = MAIN, pinned: Pinned | None = None) -> Description:
+    """Look a model up, a local folder or a hub repository at a branch, tag or commit; ModelError for what cannot be pinned.
+
+    pinned: what configures it, None = its files say what it is.
+    """
     folder = Path(model).expanduser()
     if folder.is_dir():
         if revision != MAIN:
             raise ConfigurationError(
                 f"{model} is a folder on this machine; --revision goes with a hub repository: leave it out"
             )
-        return _describe(_local(model, folder))
+        return _describe(_local(model, folder, pinned), pinned)
     if model.startswith(("/", "./", "../", "~")):
         raise ModelError(f"the model folder {folder} is not there; check the path, or name a hub repository (owner/name)")
-    return _describe(_from_hub(model, look_up(model, revision)))
+    return _describe(_from_hub(model, look_up(model, revision), pinned), pinned)
 
 
 def model_line(pin: Pin) -> str:
@@ -88,10 +91,11 @@ def model_line(pin: Pin) -> str:
     ).strip()
 
 
-def _local(given: str, folder: Path) -> _Found:
+def _local(given: str, folder: Path, pinned: Pinned | None) -> _Found:
     names = [path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()]
-    _check_weights(names, str(folder))
-    model = fingerprint(folder, patterns_among(names))
+    patterns = patterns_among(names, pinned)
+    _check_weights(names, patterns, str(folder))
+    model = fingerprint(folder, patterns)
     licence = licence_of(card_of(folder / "README.md")) if (folder / "README.md").is_file() else ""
     if not licence:
         licence = ", ".join(sorted(path.name for path in folder.iterdir() if fnmatch(path.name.upper(), "LICEN[CS]E*")))
@@ -99,12 +103,12 @@ def _local(given: str, folder: Path) -> _Found:
     return _Found(Pin(folder=path, fingerprint=model.fingerprint), model, folder, licence, None)
 
 
-def _from_hub(repository: str, listing: Listing) -> _Found:
+def _from_hub(repository: str, listing: Listing, pinned: Pinned | None) -> _Found:
     """The files of a commit: weights hashed by the hub, the others downloaded and hashed here."""
     where = f"{repository} at {listing.commit}"
     names = [file.name for file in listing.files]
-    _check_weights(names, where)
-    patterns = patterns_among(names)
+    patterns = patterns_among(names, pinned)
+    _check_weights(names, patterns, where)
     wanted = sorted((file for file in listing.files if is_model_file(file.name, patterns)), key=lambda file: file.name)
     here = [file for file in wanted if file.sha256 is None or not _is_weights(file.name)]
     folder = download_small(repository, listing.commit, [file.name for file in here])
@@ -127,9 +131,9 @@ def _is_weights(name: str) -> bool:
     return name.endswith(WEIGHTS) or name == PICKLED
 
 
-def _check_weights(names: list[str], where: str) -> None:
-    """ModelError unless there are weights in the one form that is read."""
-    if any(is_model_file(name, patterns_among(names)) and _is_weights(name) for name in names):
+def _check_weights(names: list[str], patterns: Sequence[str], where: str) -> None:
+    """ModelError unless there are weights in a form that is read."""
+    if any(is_model_file(name, patterns) and _is_weights(name) for name in names):
         return
     others = sorted(name for name in names if name.endswith(_OTHER_WEIGHTS))
     instead = f", only {', '.join(others)}" if others else ""
@@ -139,13 +143,14 @@ def _check_weights(names: list[str], where: str) -> None:
     )
 
 
-def _describe(found: _Found) -> Description:
+def _describe(found: _Found, pinned: Pinned | None) -> Description:
     findings: list[str] = []
     config = _config(found.folder)
     names = {file.name for file in found.model.files}
-    tried = _of_encoder(found.folder) if MODULES_FILE in names else _try(found.folder, findings)
-    if PICKLED in names:
-        findings.append(f"its weights are pickled: the encoder's file must say `weights: {PICKLED}`")
+    of_retrieval = MODULES_FILE in names if pinned is None else not isinstance(pinned, Reader)
+    tried = _of_encoder(found.folder) if of_retrieval else _try(found.folder, findings)
+    if PICKLED in names and getattr(pinned, "weights", None) != PICKLED:
+        findings.append(f"its weights are pickled: the file that configures it must say `weights: {PICKLED}`")
     if found.gated not in (None, "none"):
         findings.append(f"gated ({found.gated}): whoever repeats a run needs access of their own")
     return Description(
@@ -163,7 +168,7 @@ def _describe(found: _Found) -> Description:
 
 
 def _of_encoder(folder: Path) -> dict[str, Any]:
-    """What is known of a model of sentence-transformers, which has no chat: its window."""
+    """What is known of a model of retrieval, which has no chat: its window."""
     try:
         window = int(json.loads((folder / "sentence_bert_config.json").read_bytes())["max_seq_length"])
     except (OSError, ValueError, KeyError, TypeError):

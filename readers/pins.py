@@ -52,9 +52,14 @@ def patterns_of(pinned: Pinned) -> tuple[str, ...]:
     return (*PATTERNS, *MODULES, *pickled)
 
 
-def patterns_among(names: Sequence[str]) -> tuple[str, ...]:
-    """The same told from the files themselves: a folder with modules.json is sentence-transformers'."""
-    if MODULES_FILE not in names:
+def patterns_among(names: Sequence[str], pinned: Pinned | None = None) -> tuple[str, ...]:
+    """The same for a model that is to be pinned, whose weights may be pickled if there are no others.
+
+    Without a configuration the files say what it is: a folder with modules.json or a module's folder is sentence-transformers'.
+    """
+    if isinstance(pinned, Reader) or (pinned is not None and pinned.weights == PICKLED):
+        return patterns_of(pinned)
+    if pinned is None and not any(name == MODULES_FILE or is_model_file(name, MODULES) for name in names):
         return PATTERNS
     pickled = [] if any(name.endswith(WEIGHTS) and "/" not in name for name in names) else [PICKLED, f"[0-9]_*/{PICKLED}"]
     return (*PATTERNS, *MODULES, *pickled)

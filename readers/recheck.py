@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 from msgspec.structs import replace
 
-from offline.errors import ConfigurationError
+from offline.canonical import read_record
+from offline.errors import ConfigurationError, ModelError
 from offline.experiment import ResolvedExperiment
 from offline.memory import Memory
 from offline.models import Encoder, Reranker
@@ -19,8 +20,9 @@ from offline.steps import model_work, read_data, read_retrieval
 from offline.vectors import PairScores, Retrieval, Scores, TextRow, Vectors
 from offline.views import find_view
 from offline.views.retrieval import RetrievalView
-from readers.encode import Encoding, Progress, encode_texts, score_pairs
-from readers.pins import identify, locate
+from readers.encode import ENCODER, RERANKER, Encoding, Progress, encode_texts, score_pairs
+from readers.pins import identify, kind_of, locate
+from readers.records import Encoded, Model, RerankedBy
 
 
 @dataclass
@@ -56,14 +58,16 @@ def recheck(
         job = Encoding(run, experiment, Path(name) / "journal", progress)
         encoder, reranker = stored.settings.encoder, stored.settings.reranker
         if stored.vectors is not None and encoder is not None:
-            made = encode_texts(job, _sized(encoder, batch_size), *_located(encoder))
+            before = read_record(run.step_folder("vectors") / ENCODER, Encoded)
+            made = encode_texts(job, _sized(encoder, batch_size), *_located(encoder, before.model))
             fresh = Retrieval(stored.settings, Vectors(made.rows, made.matrix, made.chunks), stored.scores)
             models["encoder"] = {
                 **_facts(made.facts.encoder, made.facts.environment),
                 **_vectors(stored.vectors, made.rows, made.matrix),
             }
         if stored.scores is not None and reranker is not None:
-            facts, pairs = score_pairs(job, _sized(reranker, batch_size), *_located(reranker))
+            scored = read_record(run.step_folder("reranked") / RERANKER, RerankedBy)
+            facts, pairs = score_pairs(job, _sized(reranker, batch_size), *_located(reranker, scored.model))
             again = Scores(pairs)
             models["reranker"] = {**_facts(facts.reranker, facts.environment), **_scores(stored.scores, pairs)}
             fresh = Retrieval(stored.settings, fresh.vectors, again)
@@ -74,9 +78,16 @@ def _sized(model: Any, batch_size: int | None) -> Any:
     return model if batch_size is None else replace(model, batch_size=batch_size)
 
 
-def _located(model: Encoder | Reranker) -> tuple[Path, Any]:
-    folder = locate(model)
-    return folder, identify(model, folder)
+def _located(pinned: Encoder | Reranker, before: Model) -> tuple[Path, Model]:
+    """A pinned model's folder and files; ModelError unless they are those that the run was encoded with."""
+    folder = locate(pinned)
+    model = identify(pinned, folder)
+    if model != before:
+        raise ModelError(
+            f"{kind_of(pinned)} {pinned.name!r}: {folder} has the fingerprint {model.fingerprint}, the run was encoded with "
+            f"{before.fingerprint}: another model's outputs say nothing of this one's; restore the folder"
+        )
+    return folder, model
 
 
 def _facts(model: Encoder | Reranker, environment: Mapping[str, str]) -> dict[str, Any]:

@@ -176,6 +176,21 @@ def test_a_dry_run_encodes_nothing_and_reckons_a_dense_view_as_bm25_in_its_place
     assert "stand_ins" not in lexical
 
 
+def test_a_dry_run_counts_the_pairs_of_a_reranker_that_needs_no_encoder(tiny_model: Path, tmp_path: Path) -> None:
+    retrieval = {"reranker": {"name": "r", "model": {"folder": str(tmp_path / "nowhere")}}}
+    path = write_experiment(tmp_path, tiny_model, views=["fact_bm25_rerank"], retrieval=retrieval)
+    printed = coldread("run", str(path), "--data", str(write_rows(tmp_path)), "--dry-run", "--json").stdout
+    # Ada's history has four current facts and three questions, Carl's one and two.
+    assert json.loads(printed)["encode"] == {"r": {"pairs": 14, "download": None}}
+    assert json.loads(printed)["stand_ins"] == {"fact_bm25_rerank": "fact_bm25"}
+
+
+def test_a_dry_run_refuses_what_a_run_refuses_before_it_does_anything(tiny_model: Path, tmp_path: Path) -> None:
+    path = write_experiment(tmp_path, tiny_model, views=["fact_dense"])
+    refused = coldread("run", str(path), "--data", str(write_rows(tmp_path)), "--dry-run", code=3).stderr
+    assert refused.startswith("error: view 'fact_dense' needs a model")
+
+
 def test_a_dry_run_without_the_model_guesses_and_says_so(tmp_path: Path) -> None:
     experiment, rows = write_experiment(tmp_path, tmp_path / "nowhere"), write_rows(tmp_path)
     counted = json.loads(coldread("run", str(experiment), "--data", str(rows), "--dry-run", "--json").stdout)

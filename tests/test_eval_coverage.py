@@ -231,6 +231,20 @@ def test_only_views_that_rank_passages_and_match_no_length_have_a_curve(ranked: 
     assert "curve" not in count(ranked)
 
 
+def test_a_view_that_reranks_has_no_point_beyond_its_candidates(
+    tiny_model: Path, tiny_cross_encoder: Path, tmp_path: Path
+) -> None:
+    # At three passages a run of it is refused, and the numbers would be those at two.
+    reranker = {"name": "r", "model": {"folder": str(tiny_cross_encoder)}}
+    views, numbers = ["fact_bm25_rerank_k1", "fact_bm25"], {"reranker": reranker, "candidates": 2}
+    run = frozen(tmp_path, tiny_model, views=views, retrieval=numbers)
+    curve = count(run, "--curve", "1,2,3")["curve"]
+    assert {view: list(points) for view, points in curve.items()} == {views[0]: ["1", "2"], "fact_bm25": ["1", "2", "3"]}
+    shown = coldread("coverage", str(run), "--curve", "1,2,3").stdout
+    assert [row[2] for row in rows_of(shown, views[0], "mh")[1:]] == ["-"]
+    assert rows_of(shown, "fact_bm25", "mh")[1][2] == "100.00"
+
+
 def test_without_such_a_view_the_curve_is_empty_and_the_table_says_so(copied_run: Path) -> None:
     assert count(copied_run, "--curve", "1,2")["curve"] == {}
     assert "there is no curve" in coldread("coverage", str(copied_run), "--curve", "1,2").stdout

@@ -9,14 +9,18 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+import msgspec
 import pytest
 from tiny import coldread, make_model, write_experiment, write_rows
 from worlds import memory, question, real_golds
 
 from eval.labels import read_labels
-from eval.populations import contested, fits, keys_change, population_names, populations
+from eval.populations import check_populations, contested, fits, keys_change, population_names, populations
+from offline.analysis import Analysis
 from offline.errors import ConfigurationError
+from offline.experiment import ResolvedExperiment
 from offline.run_folder import RunFolder
+from offline.steps import read_data
 
 NONE: Sequence[str] = ()
 EVERY = {"ada/0", "ada/1", "ada/2", "carl/0", "carl/1"}
@@ -30,8 +34,14 @@ def loaded(folder: Path, model: Path, **changes: object) -> RunFolder:
     return RunFolder(run)
 
 
+def declaring(run: RunFolder, declared: Mapping[str, Sequence[str]]) -> ResolvedExperiment:
+    """The run's experiment with these lists."""
+    lists = {name: tuple(ids) for name, ids in declared.items()}
+    return msgspec.structs.replace(run.experiment(), analysis=Analysis(populations=lists))
+
+
 def found(run: RunFolder, *names: str, declared: Mapping[str, Sequence[str]] = {}) -> dict[str, frozenset[str]]:
-    return populations(run, run.experiment(), read_labels(run), names, declared)
+    return populations(run, declaring(run, declared), read_labels(run), names)
 
 
 @pytest.fixture(scope="module")
@@ -126,7 +136,6 @@ def test_populations_of_a_run_do_not_depend_on_which_are_asked_for(run: RunFolde
 
 def test_declared_lists_are_populations(run: RunFolder) -> None:
     declared = {"homes": ["ada/2", "ada/0"], "none": []}
-    assert population_names(run, declared)[-2:] == ["homes", "none"]
     sets = found(run, "homes", "none", "all", declared=declared)
     assert sets == {"homes": {"ada/0", "ada/2"}, "none": set(), "all": EVERY}
 
@@ -135,19 +144,19 @@ def test_an_unknown_name_is_refused_with_those_there_are(run: RunFolder) -> None
     with pytest.raises(ConfigurationError) as refused:
         found(run, "all", "lenght:5", declared={"homes": ["ada/0"]})
     assert str(refused.value) == (
-        "no population 'lenght:5'; did you mean 'length:5'? this run has all, length:5, length:3, non_overflow, key_change, "
+        "no population 'lenght:5'; did you mean 'length:5'? there are all, length:5, length:3, non_overflow, key_change, "
         "same_keys, flagged, unflagged, contested, homes"
     )
 
 
 def test_a_declared_list_of_strangers_is_refused(run: RunFolder) -> None:
     with pytest.raises(ConfigurationError, match=r"'homes' lists 'bob/0', which is no question .* \(1 of 2 are not\)"):
-        found(run, "all", declared={"homes": ["ada/0", "bob/0"]})
+        check_populations(declaring(run, {"homes": ["ada/0", "bob/0"]}), read_data(run))
 
 
 def test_a_declared_list_cannot_take_a_built_in_name(run: RunFolder) -> None:
     with pytest.raises(ConfigurationError, match="'flagged' is built in"):
-        found(run, "all", declared={"flagged": ["ada/0"]})
+        check_populations(declaring(run, {"flagged": ["ada/0"]}))
 
 
 def test_histories_alone_need_no_extraction(run: RunFolder, tmp_path: Path) -> None:

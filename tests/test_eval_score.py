@@ -55,6 +55,18 @@ def test_score_json_has_the_documented_shape(copied_run: Path) -> None:
     assert summary["readers"]["tiny"]["cmc"]["mh"]["questions"] == 1
 
 
+def test_the_table_folds_a_long_views_name_and_cuts_no_number(tiny_model: Path, tmp_path: Path) -> None:
+    # rich would cut the intervals, "0.00-48.…", to make room for the name.
+    view = "fact_bm25_matched_to_fact_bm25_k2"
+    experiment = write_experiment(tmp_path, tiny_model, views=[view])
+    coldread("run", str(experiment), "--data", str(write_rows(tmp_path)), "--out", str(tmp_path / "run"))
+    shown = coldread("score", str(tmp_path / "run")).stdout
+    assert "…" not in shown
+    assert max(map(len, shown.splitlines())) <= 100
+    cells = list(read_lines(tmp_path / "run" / "scores" / "tiny" / "cells.jsonl", Cell))
+    assert all(f"{cell.low}-{cell.high}" in shown for cell in cells)
+
+
 def test_every_item_on_which_metrics_disagree_is_listed(copied_run: Path) -> None:
     scores = list(read_lines(copied_run / "scores" / "tiny" / "scores.jsonl", Score))
     listed = list(read_lines(copied_run / "scores" / "tiny" / "disagreements.jsonl", Score))

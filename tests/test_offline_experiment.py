@@ -8,7 +8,8 @@ from hypothesis import strategies as st
 from msgspec import UNSET
 from worlds import experiment
 
-from offline.canonical import digest_of
+from offline.analysis import Analysis, DeclaredContrast, DeclaredInteraction
+from offline.canonical import digest_of, encode
 from offline.configuration import configs_folder, dump_yaml, find_config, load_yaml, parse_yaml
 from offline.errors import ConfigurationError
 from offline.experiment import (
@@ -72,6 +73,7 @@ def test_a_merge_key_which_could_hide_a_repetition_is_refused() -> None:
         ("veiws: [cmc]", "did you mean `views`?"),
         ("regmie: grid", "did you mean `regime`?"),
         ("settings: {bugdet: 100}", "did you mean `budget`?"),
+        ("viewz: [cmc]", "did you mean `views`?"),  # not `view`, which a contrast has
         ("xyzzy: 1", "remove it"),
     ],
 )
@@ -330,3 +332,80 @@ def test_a_readers_default_input_cap_is_the_papers() -> None:
     # Spec, section 7: 262,144 tokens.
     reader = Reader(name="r", engine="transformers", model=parse_yaml("folder: x", Reader.__annotations__["model"], "pin"))
     assert reader.input_cap == 262_144
+
+
+# What is to be analysed
+
+TWO = """
+readers:
+  - use: {name: one, engine: transformers, model: {folder: /models/one}}
+  - {use: {name: two, engine: transformers, model: {folder: /models/two}}, views: [cmc]}
+"""
+
+
+def test_a_declared_contrast_is_about_each_reader_that_reads_both_views_unless_it_names_one() -> None:
+    text = (
+        MINIMAL + TWO + "analysis: {contrasts: [{a: cmc, b: raw_history}, {a: one, b: two, view: cmc}], populations: {p: [q]}}"
+    )
+    resolved = _resolve(text)
+    assert resolved.analysis == Analysis(
+        contrasts=(DeclaredContrast("cmc", "raw_history", "all", "one"), DeclaredContrast("one", "two", "all", None, "cmc")),
+        populations={"p": ("q",)},
+    )
+    both = MINIMAL + TWO.replace("[cmc]", "[cmc, raw_history]")
+    analysis = _resolve(both + "analysis: {contrasts: [{a: cmc, b: raw_history}]}").analysis or Analysis()
+    assert [contrast.reader for contrast in analysis.contrasts] == ["one", "two"]
+    assert parse_yaml(dump_yaml(resolved).decode(), ResolvedExperiment, "run.yaml") == resolved
+
+
+def test_a_declared_interaction_is_about_each_reader_that_reads_its_four_views() -> None:
+    text = MINIMAL.replace("raw_history", "raw_history, latest_state, stale_closure") + TWO
+    item = "{a: cmc, b: latest_state, c: stale_closure, d: raw_history, population: p}"
+    analysis = _resolve(text + f"analysis: {{interactions: [{item}]}}").analysis or Analysis()
+    assert analysis.interactions == (DeclaredInteraction("cmc", "latest_state", "stale_closure", "raw_history", "p", "one"),)
+    assert analysis.asked == ("p",)
+
+
+def test_an_experiment_without_the_section_keeps_its_bytes() -> None:
+    resolved = _resolve(MINIMAL + TWO)
+    assert resolved.analysis is UNSET
+    assert b"analysis" not in dump_yaml(resolved) + encode(resolved)
+
+
+@pytest.mark.parametrize(
+    ("analysis", "message"),
+    [
+        ("{contrasts: [{a: cmc, b: fact_bm25}]}", "the view 'fact_bm25' is not frozen; add it to `views`"),
+        ("{contrasts: [{a: cmc, b: cmc}]}", "names a view twice"),
+        ("{contrasts: [{a: cmc, b: raw_history, reader: three}]}", "no reader 'three'; there are one, two"),
+        ("{contrasts: [{a: cmc, b: raw_history, reader: two}]}", "reader 'two' does not read all of cmc, raw_history"),
+        ("{contrasts: [{a: cmc, b: raw_history}, {a: raw_history, b: cmc}]}", "is declared twice"),
+        ("{contrasts: [{a: cmc, b: raw_history}, {a: cmc, b: raw_history, reader: one}]}", "is declared twice"),
+        ("{contrasts: [{a: one, b: two, view: cmc, reader: one}]}", "`reader` is left out"),
+        ("{contrasts: [{a: one, b: one, view: cmc}]}", "a and b are two readers"),
+        ("{contrasts: [{a: one, b: two, view: fact_bm25}]}", "the view 'fact_bm25' is not frozen"),
+        ("{contrasts: [{a: one, b: two, view: raw_history}]}", "no reader 'two' reads 'raw_history'"),
+        ("{contrasts: [{a: one, b: three, view: cmc}]}", "no reader 'three' reads 'cmc'"),
+        ("{contrasts: [{a: cmc}]}", "missing required field `b`"),
+        ("{interactions: [{a: cmc, b: raw_history, c: cmc, d: raw_history}]}", "names a view twice"),
+        ("{populations: {all: [q]}}", "a population cannot be called 'all'"),
+        ("{populations: {'length:6k': [q]}}", "a population cannot be called 'length:6k'"),
+        ("{populations: {p: []}}", "population 'p' must list question ids, each once"),
+        ("{populations: {p: [q, q]}}", "population 'p' must list question ids, each once"),
+        ("{populations: {p: [q], p: [r]}}", "given twice"),
+    ],
+)
+def test_an_analysis_that_could_never_be_made_is_refused(analysis: str, message: str) -> None:
+    with pytest.raises(ConfigurationError) as caught:
+        _resolve(MINIMAL + TWO + f"analysis: {analysis}")
+    assert message in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_view_that_no_reader_reads_cannot_be_contrasted() -> None:
+    only = """
+readers:
+  - {use: {name: one, engine: transformers, model: {folder: /models/one}}, views: [cmc]}
+"""
+    with pytest.raises(ConfigurationError, match="no reader reads all of cmc, raw_history; add them to a reader's `views`"):
+        _resolve(MINIMAL + only + "analysis: {contrasts: [{a: cmc, b: raw_history}]}")

@@ -1,3 +1,4 @@
+import textwrap
 from pathlib import Path
 
 import msgspec
@@ -142,10 +143,22 @@ def test_an_installed_package_cannot_replace_a_retriever_of_ours(install: Instal
         show(["Ada leads to Bo."], "Ada?", "fact_bm25")
 
 
-def test_an_installed_retriever_that_breaks_its_contract_is_named_by_its_view_and_question(install: Install) -> None:
-    install("acme", "coldread.retrievers", {"oldest": "acme_code:make"}, RETRIEVER.replace("size - 1 - at", "size + at"))
-    with pytest.raises(ConfigurationError, match="view 'fact_oldest', question 'q': IndexError"):
-        show(["Ada leads to Bo."], "Ada?", "fact_oldest")
+@pytest.mark.parametrize("answer", ["1 // 0", "[1]", "[-1]", "[0, 0]", "['0']", "None"])
+def test_an_installed_retriever_that_breaks_its_contract_is_one_error_that_names_it(install: Install, answer: str) -> None:
+    # Wherever it ranks: for a view, or for the candidates of a reranker, which no view is asked for.
+    code = f"class Mine:\n    def rank(self, query, k):\n        return {answer}\nmake = lambda corpus: Mine()\n"
+    install("acme", "coldread.retrievers", {"mine": "acme_code:make"}, code)
+    with pytest.raises(ConfigurationError, match=r"retriever 'mine', question 'Ada\?': .*; mend the retriever"):
+        memory(["Ada leads to Bo."]).corpus("fact").rank("mine", "Ada?", 5)
+
+
+def test_the_retriever_of_the_documentation_ranks_histories_of_any_length(install: Install) -> None:
+    page = (Path(__file__).parents[1] / "docs" / "retrieval.md").read_text()
+    code = textwrap.dedent(page.partition("# my_package.py\n")[2].partition("\n\n")[0])
+    install("acme", "coldread.retrievers", {"newest": "acme_code:newest"}, code)
+    assert show(["Ada leads to Bo.", "Bo leads to Cy."], "Ada?", "fact_newest_k1")[1].positions == (1,)
+    assert show(["Ada leads to Bo.", "Bo leads to Cy."], "Ada?", "chunk4096_newest_k5")[1].positions == (0, 1)
+    assert show(["Ada leads to Bo."], "Ada?", "fact_newest_matched")[1].positions == (0,)
 
 
 def test_two_installed_packages_cannot_share_a_name(install: Install) -> None:

@@ -100,6 +100,19 @@ def test_an_unknown_view_is_refused_before_anything_runs(view: str) -> None:
         model_work(_experiment("cmc", view))
 
 
+@pytest.mark.parametrize("view", ["fact_hybrid_k101", "fact_bm25_rerank_k101", "fact_bm25_matched_to_fact_hybrid_k101"])
+def test_a_view_that_shows_more_than_fusion_and_reranking_tell_apart_is_refused(view: str) -> None:
+    with pytest.raises(ConfigurationError, match=f"view '{view}' would show 101 passages, but .* go 100 deep"):
+        model_work(_experiment(view))
+    model_work(_experiment(view, retrieval=_with(candidates=101)))
+    model_work(_experiment(view.replace("101", "100")))
+
+
+@pytest.mark.parametrize("view", ["fact_dense_k101", "chunk4096_bm25_k101"])
+def test_a_ranking_of_all_passages_has_no_such_bound(view: str) -> None:
+    model_work(_experiment(view))
+
+
 # What a step is made from
 
 

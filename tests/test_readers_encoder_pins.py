@@ -13,6 +13,7 @@ from offline.configuration import configs_folder, load_yaml
 from offline.errors import ConfigurationError, ModelError
 from offline.models import Encoder, Pin, Reranker
 from readers.pins import check_pin, identify
+from readers.reader_file import reader_that_names
 
 COMMIT = commit_of("one")
 FILES = {
@@ -98,6 +99,38 @@ def test_pin_is_written_into_an_encoders_or_a_rerankers_file(more: str, safe: Pa
     assert written.model.fingerprint == identify(written, safe).fingerprint
     assert path.read_text().startswith("# Mine.")
     assert more in path.read_text()
+
+
+FILED: list[tuple[str, dict[str, str]]] = [
+    # An encoder of which the file says how it pools: without modules.json the folder of a module counts all the same.
+    ("pooling: cls\n", {"model.safetensors": "w", "1_Pooling/config.json": "{}"}),
+    # Old checkpoints without safetensors, which the file allows.
+    ("pooling: mean\nweights: pytorch_model.bin\n", {"pytorch_model.bin": "w"}),
+    ("instruction: Find.\nweights: pytorch_model.bin\n", {"pytorch_model.bin": "w"}),
+    # Both kinds of weights: the file decides which are read, so both count.
+    ("weights: pytorch_model.bin\n", {**FILES, "pytorch_model.bin": "w", "model.safetensors": "w"}),
+    # A reader's folder that is sentence-transformers' too.
+    ("engine: transformers\n", {**FILES, "model.safetensors": "w"}),
+]
+
+
+@pytest.mark.parametrize(("more", "files"), FILED)
+def test_the_pin_in_a_file_covers_what_the_file_makes_of_the_folder(more: str, files: dict[str, str], tmp_path: Path) -> None:
+    folder, path = tmp_path / "model", tmp_path / "mine.yaml"
+    for name, content in {"config.json": "{}", **files}.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(content)
+    path.write_text(f"name: mine\nmodel: {{folder: {folder}}}\n{more}")
+    coldread("pin", str(folder), "--write", str(path))
+    written = reader_that_names(str(folder), path)
+    assert written.model.fingerprint == identify(written, folder).fingerprint
+
+
+def test_a_retrieval_models_pin_gives_no_advice_to_readers(tiny_cross_encoder: Path, tmp_path: Path) -> None:
+    path = tmp_path / "mine.yaml"
+    path.write_text(f"name: mine\nmodel: {{folder: {tiny_cross_encoder}}}\n")
+    found = json.loads(coldread("pin", str(tiny_cross_encoder), "--write", str(path), "--json").stdout)
+    assert found["findings"] == []
 
 
 def test_a_served_encoder_and_an_unpinned_one_are_refused() -> None:

@@ -99,6 +99,22 @@ def test_the_table_says_what_changed_in_a_hundred_columns(run: Path) -> None:
     assert max(len(line.rstrip()) for line in printed.splitlines() if "─" in line or "fact_" in line) <= 100
 
 
+@pytest.mark.parametrize("kind", ["encoder", "reranker"])
+def test_another_model_in_the_folder_is_refused_and_not_counted_as_a_difference(
+    kind: str, tiny_model: Path, tiny_encoder: Path, tiny_cross_encoder: Path, tmp_path: Path
+) -> None:
+    named = {"encoder": tiny_encoder, "reranker": tiny_cross_encoder}
+    folders = {name: Path(shutil.copytree(at, tmp_path / name)) for name, at in named.items()}
+    retrieval = {name: {"name": name, "model": {"folder": str(at)}} for name, at in folders.items()}
+    experiment = write_experiment(tmp_path, tiny_model, views=["chunk_dense_rerank"], retrieval=retrieval, readers=[])
+    run = tmp_path / "run"
+    coldread("run", str(experiment), "--data", str(write_rows(tmp_path)), "--out", str(run), "--until", "freeze")
+    config = folders[kind] / "tokenizer_config.json"
+    config.write_text(config.read_text().replace("256", "64"))
+    refused = coldread("encode", str(run), "--check", code=6).stderr
+    assert f"{kind} '{kind}': {folders[kind]} has the fingerprint" in refused
+
+
 def test_a_batch_size_goes_with_a_check_and_is_a_number_of_texts(run: Path) -> None:
     assert "goes with --check" in coldread("encode", str(run), "--batch-size", "1", code=3).stderr
     assert "at least 1" in coldread("encode", str(run), "--check", "--batch-size", "0", code=3).stderr

@@ -53,7 +53,7 @@ function listRecords(records, walked) {
     const stale = typeof status === "number";
     const names = [stale ? "stale" : null, walked.has(position) ? "walked" : null].filter(Boolean).join(" ");
     const note = stale ? make("small", {}, `superseded by [${status}]`) : status === false ? make("small", { class: "plain" }, "no fact") : null;
-    return make("li", { class: names || null }, line, note);
+    return make("li", { class: names || null }, `${line} `, note);
   };
   if (!records.length) return [make("p", { class: "quiet" }, "None.")];
   const list = make("ol", { class: "records" }, ...records.slice(0, AT_ONCE).map(item));

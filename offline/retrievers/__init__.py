@@ -10,6 +10,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from offline.errors import ColdreadError, ConfigurationError
 from offline.experiment import ViewSettings
 from offline.passages import Passage
 from offline.registry import Registry
@@ -60,9 +61,25 @@ class Corpus:
         """The k passages that a retriever ranks first, best first."""
         known = self._ranked.get(name)
         if known is None or known[0] != query or known[1] < k:
-            known = (query, k, [self.passages[i] for i in self.retriever(name).rank(query, k)])
+            known = (query, k, [self.passages[index] for index in self._indices(name, query, k)])
             self._ranked[name] = known
         return known[2][:k]
+
+    def _indices(self, name: str, query: str, k: int) -> list[int]:
+        """A retriever's ranking; ConfigurationError for a retriever (of another package) that breaks its contract."""
+        where = f"retriever {name!r}, question {query[:60]!r}"
+        try:
+            found = list(self.retriever(name).rank(query, k))
+            sound = len(set(found)) == len(found) and all(0 <= index < len(self.passages) for index in found)
+        except ColdreadError:
+            raise
+        except Exception as error:
+            raise ConfigurationError(f"{where}: {type(error).__name__}: {error}; mend the retriever") from error
+        if not sound:
+            raise ConfigurationError(
+                f"{where}: of {len(self.passages)} passages it ranks one that is not there, or one twice; mend the retriever"
+            )
+        return found
 
 
 MakeRetriever = Callable[[Corpus], Retriever]

@@ -11,7 +11,7 @@ from offline.experiment import RetrievalSettings, ViewSettings
 from offline.memory import Memory, Selection
 from offline.passages import Passage
 from offline.records import Question
-from offline.retrievers import RERANK, needs_vectors, retriever_names
+from offline.retrievers import HYBRID, RERANK, needs_vectors, retriever_names
 
 _NAME = re.compile(
     r"(?P<unit>fact|window|chunk(?:[1-9][0-9]{1,6})?)_(?P<retriever>.+?)"
@@ -63,6 +63,10 @@ class RetrievalView:
         """How many passages of the ranking there are to choose from."""
         usual = {"fact": settings.k, "window": numbers.window_candidates}
         return self.k or usual.get(self.unit, numbers.chunk_k)
+
+    def deepest(self, numbers: RetrievalSettings) -> int | None:
+        """How many passages its ranking tells apart at most, None = all: fusing and reranking go `candidates` deep."""
+        return numbers.candidates if self.retriever == HYBRID or self.retriever.endswith(RERANK) else None
 
     def ranked(self, memory: Memory, question: Question) -> list[Passage]:
         """The passages to choose from, best first."""
