@@ -17,7 +17,8 @@ from tiny import VIEWS, coldread, write_experiment, write_rows
 
 from eval.report import make_report
 from eval.report_data import chain, pack, statuses
-from eval.report_plots import _move_labels_apart, _ticks
+from eval.report_drawing import ticks
+from eval.report_labels import Place, place
 from offline.memory import Memory
 from offline.run_folder import RunFolder
 from offline.steps import read_data, read_evidence, read_extraction, read_packets
@@ -235,14 +236,19 @@ def test_packing_has_no_character_that_html_knows() -> None:
     assert unpack(pack({"text": "</script>é"})) == {"text": "</script>é"}
 
 
-def test_labels_of_points_at_one_place_are_moved_apart_inside_the_panel() -> None:
-    rows: list[dict[str, Any]] = [
-        {"view": name, "percent": percent} for name, percent in zip("abcd", (0, 0, 100, 100), strict=True)
+def test_a_label_stands_beside_its_point_or_on_the_nearest_free_line() -> None:
+    # Right of its point; left of one at the right edge; and three points at one place take the lines above and below, since
+    # the first label lies to the right and the left side would leave the panel.
+    points = [(20.0, 20.0, "cmc"), (290.0, 60.0, "raw"), *((20.0, 150.0, name) for name in ("one", "two", "three"))]
+    assert place(points, 300, 200) == [
+        Place(False, 20.0),
+        Place(True, 60.0),
+        Place(False, 150.0),
+        Place(False, 162.0),
+        Place(False, 138.0),
     ]
-    _move_labels_apart(rows)
-    assert [row["label"] for row in rows] == [2.0, 7.5, 92.5, 98.0]
 
 
 def test_ticks_of_a_logarithmic_axis_are_few() -> None:
-    assert _ticks([150, 1900]) == [100, 200, 500, 1000, 2000]
-    assert _ticks([30, 80000]) == [100, 1000, 10000, 100000]
+    assert ticks(100, 2500) == [100, 200, 500, 1000, 2000]
+    assert ticks(30, 200_000) == [100, 1000, 10000, 100000]
