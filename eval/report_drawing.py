@@ -16,7 +16,7 @@ WIDTH, NARROW, HEIGHT = 420, 240, 240
 SERIES = tuple(f"var(--series-{number})" for number in range(1, 7))
 SHAPES = ("circle", "square", "diamond", "triangle-up", "triangle-down", "cross")
 # Margins: of an axis of numbers, with its title; of an axis below with a title, and without; of what an end label stands over.
-_NUMBERS, _TITLED, _UNTITLED, _RIGHT, _TOP = 46, 40, 24, 18, 8
+_NUMBERS, _TITLED, _UNTITLED, _RIGHT, _TOP = 46, 44, 26, 18, 8
 _CHARACTER, _LIMIT = 7.0, 170
 
 Row = Mapping[str, Any]
@@ -192,7 +192,7 @@ def _draw(chart: Any, width: int, height: int, left: int, bottom: int) -> str:
         aria=False,
         background="transparent",
         axis=axis,
-        axisX={"minExtent": 18, "maxExtent": 18},
+        axisX={"minExtent": 21, "maxExtent": 21},
         axisY={"minExtent": 28, "maxExtent": 28},
         view={"stroke": None},
     )

@@ -79,7 +79,7 @@ def figures(source: Source, rows: Sequence[Row], gold_shown: dict[tuple[str, str
         )
     )
     drawn += _paired(source)
-    return drawn
+    return [figure for figure in drawn if figure.panels]
 
 
 def _point(row: Row, hop_class: str) -> Row:

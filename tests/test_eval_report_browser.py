@@ -59,6 +59,11 @@ def test_questions_are_filtered_searched_and_read_by_keyboard_alone(report: Path
     page = visit(report)
     assert page.locator("#count").inner_text() == "5 of 5 questions"
     page.keyboard.press("/")
+    page.keyboard.type("nothing of the kind")
+    assert page.locator("#count").inner_text() == "0 of 5 questions"
+    for key in ("ArrowDown", "ArrowDown", "Enter", "End", "/"):
+        page.keyboard.press(key)
+    page.keyboard.press("Control+A")
     page.keyboard.type("river ada")
     assert page.locator("#count").inner_text() == "1 of 5 questions"
     page.keyboard.press("ArrowDown")

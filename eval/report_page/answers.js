@@ -6,6 +6,7 @@ let turn = 0;
 /** Show the active question; `enter` moves the focus into it. */
 async function read(enter) {
   const number = listed[active];
+  if (number === undefined) return;
   const mine = (turn += 1);
   const block = await island(`answers-${Math.floor(number / index.block)}`);
   if (mine !== turn) return; // another question was chosen meanwhile
