@@ -105,15 +105,16 @@ def bars(pairs: Mapping[str, tuple[int, int]]) -> str:
     alt = _altair()
     rows = [
         {"other": name, "count": sign * count, "shown": str(count), "who": who}
-        for name, (won, lost) in pairs.items()
-        for sign, count, who in ((1, won, "won"), (-1, lost, "lost"))
+        for name, pair in pairs.items()
+        for sign, count, who in ((1, pair[0], "won"), (-1, pair[1], "lost"))
     ]
-    widest = max(5, *(max(pair) for pair in pairs.values())) * 1.25
+    won, lost = (max(pair[side] for pair in pairs.values()) for side in (0, 1))
+    room = max(5, won + lost) * 0.16  # for the numbers at the ends
     base = alt.Chart(alt.Data(values=rows)).encode(
         y=_names("other", list(pairs)),
         x=alt.X(
             "count:Q",
-            scale=alt.Scale(domain=[-widest, widest]),
+            scale=alt.Scale(domain=[-lost - room, won + room]),
             title="lost (left) and won (right)",
             axis=alt.Axis(labels=False, values=[0]),
         ),

@@ -23,8 +23,8 @@ Box = tuple[float, float, float, float]
 def place(points: Sequence[tuple[float, float, str]], width: float, height: float) -> list[Place]:
     """A place for the label of each point, given as x, y and text in pixels of a panel; y grows downwards.
 
-    The nearest one that is free: beside the point, else a line higher or lower, and so on. One that no place is free for stands
-    beside its point all the same.
+    The nearest one that is free: beside the point, else half a line higher or lower, and so on. One that no place is free
+    for stands beside its point all the same.
     """
     taken: list[Box] = [(x - _POINT, y - _POINT, x + _POINT, y + _POINT) for x, y, _ in points]
     found: dict[int, Place] = {}
@@ -40,8 +40,8 @@ def place(points: Sequence[tuple[float, float, str]], width: float, height: floa
 def _options(x: float, y: float, characters: int, width: float, height: float) -> Iterator[tuple[Place, Box]]:
     wide = characters * _CHARACTER
     sides = [left for left in (False, True) if (x - _GAP - wide >= 0 if left else x + _GAP + wide <= width)] or [x > width / 2]
-    for step in range(int(height / _LINE)):
-        for at in dict.fromkeys((y - step * _LINE, y + step * _LINE)):
+    for step in range(int(2 * height / _LINE)):
+        for at in dict.fromkeys((y - step * _LINE / 2, y + step * _LINE / 2)):
             for left in sides:
                 start = x - _GAP - wide if left else x + _GAP
                 # A place off its point's height must still be in the panel; at its height it may stand over the edge.

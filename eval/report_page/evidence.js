@@ -22,6 +22,7 @@ async function drawEvidence() {
   const options = Object.entries(kinds).map(([value, [words, test]]) => make("option", { value }, `${words} (${records.filter(test).length.toLocaleString("en")})`));
   const select = make("select", { id: "records" }, ...options);
   const notes = [`${count(records.length, "record", "records")}, ${count(characters, "character", "characters")}.`];
+  if (records.some(([position]) => walked.has(position))) notes.push("Bold: on cmc's chain. Superseded: a later record states another value of the same key.");
   if (dropped) notes.push(`The budget cut ${count(dropped, "record", "records")}.`);
   if (fallback) notes.push(`Nothing was chosen, or the parse is not complete: this is the fallback ${fallback}.`);
   const place = make("div");
