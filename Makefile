@@ -13,7 +13,8 @@ demo: model
 	$(BIN)/coldread run demo --out runs/demo
 	$(BIN)/coldread replay runs/demo
 
-# Everything that must hold: style, types, import directions, tests.
+# Everything that must hold: style, types, import directions, tests. Those of the report's page drive a Chromium, if there is one on
+# the PATH or at $CHROMIUM, and are skipped with a word where there is none; `pytest -m browser` runs them alone.
 test: model check
 	$(BIN)/python -m pytest
 

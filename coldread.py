@@ -20,7 +20,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from offline.canonical import write_bytes
 from offline.errors import ColdreadError, ConfigurationError, StorageError
-from offline.run_folder import RunFolder
+from offline.run_folder import REPORT, RunFolder
 
 app = typer.Typer(
     help="Freeze what a reader may see, let pinned readers read it once, seal what they said, open the labels last.",
@@ -482,6 +482,30 @@ def table(
         print(text, end="", flush=True)
     else:
         write_bytes(out, [text.encode()])
+
+
+@app.command()
+def report(
+    folder: RunArgument,
+    out: Annotated[
+        Path | None, typer.Option(metavar="FILE.html", help="Write it there (default: report.html in the run).")
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Write a scored run as one page: tables, plots, every question. It asks the network for nothing. Opens no label."""
+    from eval import tables
+    from eval.report import write_report
+
+    place = RunFolder(folder)
+    if out is not None and out.resolve() != (folder / REPORT).resolve():
+        _check_out(place, out)
+    with place.lock():
+        result = write_report(place, out)
+    _print(as_json, result, lambda console: tables.scores(console, place))
+    _say(
+        "report",
+        f"{result['report']}: {result['bytes'] / 1e6:.1f} MB, {result['questions']} questions, {result['answers']} answers",
+    )
 
 
 @app.command()

@@ -30,7 +30,7 @@ from offline.experiment import ReaderPlan, ResolvedExperiment, RetrievalSettings
 from offline.memory import Measure
 from offline.models import Encoder, Reranker
 from offline.records import Packet
-from offline.run_folder import RunFolder, read_manifest
+from offline.run_folder import REPORT, RunFolder, read_manifest
 from offline.steps import freeze_run, fresh, model_work, packet_files, read_data, read_evidence, read_packets
 from readers.encode import ENCODER, RERANKER
 from readers.pins import identify, tokenizer_files
@@ -101,6 +101,8 @@ def replay(run: RunFolder, report: Report, *, tokens: bool = True, tokenizers: P
         _replay_scores(run, experiment, report)
     else:
         report("scores", "none stored; run `coldread score` to make them")
+    if (run.path / REPORT).exists():
+        report("report", f"{REPORT}: not checked, no seal covers it; `coldread report` makes it again")
 
 
 def _replay_extraction(run: RunFolder, experiment: ResolvedExperiment, report: Report) -> None:

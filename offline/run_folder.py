@@ -31,6 +31,8 @@ from offline.experiment import ResolvedExperiment
 
 MANIFEST = "manifest.json"
 EXPERIMENT = "experiment.yaml"
+# A page made from the run, which no step and no seal covers: it may be there or not, and is made again by `coldread report`.
+REPORT = "report.html"
 # The command that runs a step.
 COMMANDS = {
     "data": "load",
@@ -276,9 +278,9 @@ class RunFolder:
         return True
 
     def verify_top(self) -> None:
-        """AlteredError for anything in the top folder that no step put there."""
+        """AlteredError for anything in the top folder that no step put there, but for the report."""
         for path in sorted(self.path.iterdir()):
-            known = path.is_dir() if path.name in STEP_FOLDERS else path.name == EXPERIMENT
+            known = path.is_dir() if path.name in STEP_FOLDERS else path.is_file() and path.name in (EXPERIMENT, REPORT)
             if path.is_symlink() or not known:
                 raise AlteredError(f"{path}: not part of a run; remove it")
 

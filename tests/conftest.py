@@ -33,12 +33,26 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Tests marked `real_data` are skipped only where COLDREAD_DATA is unset; a missing file makes them fail."""
+    """Tests marked `real_data` are skipped only where COLDREAD_DATA is unset; a missing file makes them fail.
+
+    Those marked `browser` are skipped only where there is no Chromium.
+    """
     if "COLDREAD_DATA" not in os.environ:
         skip = pytest.mark.skip(reason="COLDREAD_DATA is not set")
         for item in items:
             if item.get_closest_marker("real_data"):
                 item.add_marker(skip)
+    if chromium() is None:
+        skip = pytest.mark.skip(reason="no Chromium on the PATH, and $CHROMIUM names none (Debian: apt install chromium)")
+        for item in items:
+            if item.get_closest_marker("browser"):
+                item.add_marker(skip)
+
+
+def chromium() -> str | None:
+    """The Chromium that tests marked `browser` drive; None if there is none."""
+    names = ("chromium", "chromium-browser", "google-chrome")
+    return os.environ.get("CHROMIUM") or next(filter(None, map(shutil.which, names)), None)
 
 
 @pytest.fixture(scope="session")

@@ -1,0 +1,122 @@
+"""The report's tables beside the main one: contrasts, declared or exploratory, and how far headlines depend on the labels."""
+
+from collections.abc import Iterator
+from typing import Any
+
+from eval.contrasts import contrasts, interactions
+from eval.grid import Grid, Row
+from eval.records import Contrast
+from eval.report_source import METRIC, Source
+from eval.statistics import REPLICATES, SEED
+from eval.tables import percent
+from offline.analysis import DeclaredContrast
+
+Named = tuple[frozenset[str], str | None, str | None, str]
+
+
+def contrast_grid(source: Source) -> Grid | None:
+    """Declared contrasts, then, as exploratory ones, the first view against each other one; None if there is neither."""
+    declared = source.scored.analysis.contrasts
+    known = {_named(contrast) for contrast in declared}
+    more = [contrast for contrast in _first_view(source) if _named(contrast) not in known]
+    groups = tuple(tuple(_line(row) for row in contrasts(source.scored, asked, METRIC)) for asked in (declared, more) if asked)
+    if not groups:
+        return None
+    headings = (
+        "A",
+        "B",
+        "of",
+        "population",
+        "hops",
+        "status",
+        "asked",
+        "only A",
+        "only B",
+        "points (95 %)",
+        "exact p",
+        "Holm p",
+    )
+    notes = (
+        "The same questions, paired. points: A's percentage less B's, with a bootstrap interval over question texts "
+        f"({REPLICATES:,} replicates, seed {SEED}). exact p: McNemar's test. Holm p: corrected for all rows of a reader's "
+        "declared contrasts. What the experiment did not declare before reading is exploratory, and its p is not corrected.",
+    )
+    return Grid(headings, groups, 6, notes)
+
+
+def _named(contrast: DeclaredContrast) -> Named:
+    return (frozenset((contrast.a, contrast.b)), contrast.reader, contrast.view, contrast.population)
+
+
+def _first_view(source: Source) -> Iterator[DeclaredContrast]:
+    first, *others = source.views
+    for reader in source.readers:
+        for view in others:
+            if {(reader, first), (reader, view)} <= source.scored.scores.keys():
+                yield DeclaredContrast(first, view, reader=reader)
+
+
+def _line(row: Contrast) -> Row:
+    return (
+        row.a,
+        row.b,
+        row.reader or f"view {row.view}",
+        row.population,
+        row.hop_class,
+        _status(row.declared),
+        row.questions,
+        row.only_a,
+        row.only_b,
+        f"{row.points} ({row.low} to {row.high})",
+        row.mcnemar_p,
+        row.holm_p,
+    )
+
+
+def interaction_grid(source: Source) -> Grid | None:
+    """Declared interactions; None if there is none."""
+    rows = tuple(
+        (
+            f"({row.a} - {row.b}) - ({row.c} - {row.d})",
+            row.reader,
+            row.population,
+            row.hop_class,
+            _status(row.declared),
+            row.questions,
+            f"{row.points} ({row.low} to {row.high})",
+        )
+        for row in interactions(source.scored, source.scored.analysis.interactions, METRIC)
+    )
+    headings = ("interaction", "reader", "population", "hops", "status", "asked", "points (95 %)")
+    return Grid(headings, (rows,), 5) if rows else None
+
+
+def _status(declared: bool) -> str:
+    return "declared before reading" if declared else "exploratory"
+
+
+def sensitivity_grid(audit: dict[str, Any]) -> Grid | None:
+    """Headlines against each screen that flags something; None if none does."""
+    screens = [name for name, by_hops in audit["screens"].items() if any(by_hops.values())]
+    if not screens:
+        return None
+
+    def bounds(cell: dict[str, int]) -> str:
+        low, high = (percent(cell[name], cell["questions"]) for name in ("lowest", "highest"))
+        return f"{cell['flagged']}: {low} to {high}" if cell["flagged"] else "0"
+
+    def scored(cells: dict[str, dict[str, int]]) -> str:
+        cell = cells[screens[0]]
+        return percent(cell["correct"], cell["questions"])
+
+    rows = tuple(
+        (view, reader, hop_class, scored(cells), *(bounds(cells[screen]) for screen in screens))
+        for reader, views in audit["sensitivity"].items()
+        for view, by_hops in views.items()
+        for hop_class, cells in by_hops.items()
+    )
+    notes = (
+        "Each screen: how many questions of the row it flags, and the percentages that the row would have if every one of them "
+        "were wrong, or right.",
+    )
+    return Grid(("view", "reader", "hops", f"{METRIC} %", *screens), (rows,), 3, notes)

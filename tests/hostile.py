@@ -1,0 +1,36 @@
+"""A run whose questions, golds, statements and answers are markup, for the report to show as text."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+from tiny import ROWS, coldread, their_reader, write_experiment, write_rows
+
+HOSTILE = ["</script><img src=x onerror=alert(1)>", 'x" onmouseover="alert(1)', "<!--", "{{ 7 * 7 }}"]
+
+
+def says(*texts: str) -> str:
+    """The body of an engine's `generate` that gives these answers in turn, as ids of the tiny tokenizer."""
+    return (
+        "from tokenizers import Tokenizer\n"
+        "tokenizer = Tokenizer.from_file(self.options['target'])\n"
+        f"texts = {list(texts)!r}\n"
+        "made = []\n"
+        "for _ in batch:\n"
+        "    self.given = getattr(self, 'given', -1) + 1\n"
+        "    ids = tokenizer.encode(texts[self.given % len(texts)], add_special_tokens=False).ids\n"
+        "    made.append(Output(ids=tuple(ids), finish_reason='stop'))\n"
+        "return made"
+    )
+
+
+def hostile_run(folder: Path, model: Path, plugin: Callable[..., Path]) -> Path:
+    """A run whose answers, questions and golds are markup."""
+    plugin(says(*HOSTILE))
+    rows = json.loads(json.dumps(ROWS))
+    rows[0]["questions"][0]["text"] = "Where does Ada live?</script><script>alert(1)</script>"
+    rows[0]["questions"][0]["answers"] = ["<b>Paris</b>"]
+    rows[0]["statements"].append("<img src=x onerror=alert(1)> lives in </script>.")
+    path = write_experiment(folder, model, readers=their_reader(model, model / "tokenizer.json", output_cap=64))
+    coldread("run", str(path), "--data", str(write_rows(folder, rows)), "--out", str(folder / "run"))
+    return folder / "run"
