@@ -518,16 +518,28 @@ def contrast(
     population: Annotated[str | None, typer.Option(help="all, length:NAME, or one that the experiment names.")] = None,
     metric: Annotated[str, typer.Option(help="Any stored metric.")] = "subem",
     evidence: Annotated[bool, typer.Option("--evidence", help="Also what the packets of both sides held.")] = False,
+    form: Annotated[Format | None, typer.Option("--format", help="To be published; CSV holds the contrasts alone.")] = None,
     as_json: Json = False,
 ) -> None:
     """Set two views of a scored reader side by side, question by question. Opens no label, writes nothing."""
+    from eval import contrast_grids, grid
     from eval import contrast_tables as tables
     from eval.contrasts import Asked, summary
+    from eval.records import Contrast, Interaction
     from eval.scored import read_scored
 
     asked = Asked(a, b, reader, view, population)
     result = summary(read_scored(RunFolder(folder)), asked, metric, evidence=evidence)
-    _print(as_json, result, lambda console: tables.contrast(console, result))
+    if as_json or form in (None, Format.JSON):
+        _print(as_json or form is Format.JSON, result, lambda console: tables.contrast(console, result))
+        return
+    rows = msgspec.convert(result["contrasts"], list[Contrast])
+    if form is Format.CSV:
+        print(grid.comma_separated(contrast_grids.flat(rows)), end="", flush=True)
+        return
+    crossed = msgspec.convert(result["interactions"], list[Interaction])
+    whole = [contrast_grids.contrast_grid([rows]), *([contrast_grids.interaction_grid(crossed)] if crossed else [])]
+    print("\n".join(map(grid.latex if form is Format.LATEX else grid.markdown, whole)), end="", flush=True)
 
 
 @app.command()

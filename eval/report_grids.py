@@ -3,11 +3,10 @@
 from collections.abc import Iterator
 from typing import Any
 
+from eval import contrast_grids as grids
 from eval.contrasts import contrasts, interactions
-from eval.grid import Grid, Row
-from eval.records import Contrast
+from eval.grid import Grid
 from eval.report_source import METRIC, Source
-from eval.statistics import REPLICATES, SEED
 from eval.tables import percent
 from offline.analysis import DeclaredContrast
 
@@ -19,29 +18,10 @@ def contrast_grid(source: Source) -> Grid | None:
     declared = source.scored.analysis.contrasts
     known = {_named(contrast) for contrast in declared}
     more = [contrast for contrast in _first_view(source) if _named(contrast) not in known]
-    groups = tuple(tuple(_line(row) for row in contrasts(source.scored, asked, METRIC)) for asked in (declared, more) if asked)
+    groups = [contrasts(source.scored, asked, METRIC) for asked in (declared, more) if asked]
     if not groups:
         return None
-    headings = (
-        "A",
-        "B",
-        "of",
-        "population",
-        "hops",
-        "status",
-        "asked",
-        "only A",
-        "only B",
-        "points (95 %)",
-        "exact p",
-        "Holm p",
-    )
-    notes = (
-        "The same questions, paired. points: A's percentage less B's, with a bootstrap interval over question texts "
-        f"({REPLICATES:,} replicates, seed {SEED}). exact p: McNemar's test. Holm p: corrected for all rows of a reader's "
-        "declared contrasts. What the experiment did not declare before reading is exploratory, and its p is not corrected.",
-    )
-    return Grid(headings, groups, 6, notes)
+    return grids.contrast_grid(groups)
 
 
 def _named(contrast: DeclaredContrast) -> Named:
@@ -56,43 +36,10 @@ def _first_view(source: Source) -> Iterator[DeclaredContrast]:
                 yield DeclaredContrast(first, view, reader=reader)
 
 
-def _line(row: Contrast) -> Row:
-    return (
-        row.a,
-        row.b,
-        row.reader or f"view {row.view}",
-        row.population,
-        row.hop_class,
-        _status(row.declared),
-        row.questions,
-        row.only_a,
-        row.only_b,
-        f"{row.points} ({row.low} to {row.high})",
-        row.mcnemar_p,
-        row.holm_p,
-    )
-
-
 def interaction_grid(source: Source) -> Grid | None:
     """Declared interactions; None if there is none."""
-    rows = tuple(
-        (
-            f"({row.a} - {row.b}) - ({row.c} - {row.d})",
-            row.reader,
-            row.population,
-            row.hop_class,
-            _status(row.declared),
-            row.questions,
-            f"{row.points} ({row.low} to {row.high})",
-        )
-        for row in interactions(source.scored, source.scored.analysis.interactions, METRIC)
-    )
-    headings = ("interaction", "reader", "population", "hops", "status", "asked", "points (95 %)")
-    return Grid(headings, (rows,), 5) if rows else None
-
-
-def _status(declared: bool) -> str:
-    return "declared before reading" if declared else "exploratory"
+    rows = interactions(source.scored, source.scored.analysis.interactions, METRIC)
+    return grids.interaction_grid(rows) if rows else None
 
 
 def sensitivity_grid(audit: dict[str, Any]) -> Grid | None:

@@ -1,5 +1,7 @@
 """Contrasts over a scored run: what is declared and what is exploratory, what is counted, and that nothing is written."""
 
+import csv
+import io
 import json
 import shutil
 from dataclasses import replace
@@ -205,6 +207,29 @@ def test_the_fixture_has_discordant_questions(run: Path) -> None:
     found = contrast(run, "--a", "cmc", "--b", "closed_book")["contrasts"]
     assert sum(cell["only_a"] + cell["only_b"] for cell in found) >= 2
     assert sum(cell["both"] for cell in found) >= 1
+
+
+def test_every_form_of_the_table_holds_the_numbers_of_the_json(run: Path) -> None:
+    rows = contrast(run)["contrasts"]
+    printed = {form: coldread("contrast", str(run), "--format", form).stdout for form in ("markdown", "latex", "csv", "json")}
+    assert json.loads(printed["json"])["contrasts"] == rows
+    table = list(csv.DictReader(io.StringIO(printed["csv"])))
+    assert len(table) == len(rows)
+    for cells, row in zip(table, rows, strict=True):
+        assert {name: cells[name] for name in ("a", "b", "population", "hop_class")} == {
+            name: row[name] for name in ("a", "b", "population", "hop_class")
+        }
+        for name in ("questions", "both", "only_a", "only_b", "neither", "points", "low", "high", "mcnemar_p"):
+            assert float(cells[name]) == float(row[name])
+        assert (cells["holm_p"] == "") == (row["holm_p"] is None)
+    for row in rows:
+        shown = f"{row['points']} ({row['low']} to {row['high']})"
+        assert shown in printed["markdown"]
+        assert shown in printed["latex"]
+    assert printed["markdown"].count("declared before reading") == sum(row["declared"] for row in rows) + len(
+        contrast(run)["interactions"]
+    )
+    assert printed["latex"].count("\\begin{tabular}") == printed["latex"].count("\\end{tabular}") == 2
 
 
 def test_questions_of_one_text_are_one_cluster(scored: Scored) -> None:
