@@ -467,11 +467,12 @@ def table(
     from eval import grid
     from eval.main_grids import flat, grids
     from eval.main_table import main_table
+    from eval.scored import read_scored
 
     place = RunFolder(folder)
     if out is not None:
         _check_out(place, out)
-    result = main_table(place, metric, by is not None, published)
+    result = main_table(read_scored(place), metric, by is not None, published)
     if as_json or form is Format.JSON:
         text = json.dumps(result, indent=1) + "\n"
     elif form is Format.CSV:

@@ -7,19 +7,20 @@ from typing import Any, Literal
 import msgspec
 from msgspec import UNSET
 
+from eval.asked import read_asked
 from eval.audit import verify_run
 from eval.records import Score
-from eval.score import read_scores, sealed_blind, stored_metrics
+from eval.score import sealed_blind, stored_metrics
 from eval.statistics import Pairs, count_pairs, wilson
 from eval.templates import templates
-from offline.canonical import read_lines, read_record
+from offline.canonical import read_record
 from offline.errors import StateError
 from offline.experiment import ReaderPlan
 from offline.models import Pin
 from offline.run_folder import RunFolder
 from offline.steps import read_packets
-from readers.records import Request, Scheduled, Seal, Settings
-from readers.seal import read_predictions, read_seal, reads_folder
+from readers.records import Seal, Settings
+from readers.seal import read_seal, reads_folder
 
 
 @dataclass(frozen=True)
@@ -62,17 +63,13 @@ def read_side(run: RunFolder, plan: ReaderPlan, seal: Seal) -> Side:
     metrics = stored_metrics(run)
     name = plan.reader.name
     folder = reads_folder(run, name)
-    requests = {request.digest: request for request in read_lines(folder / "requests" / "requests.jsonl", Request)}
-    outputs = {prediction.request: len(prediction.output_ids) for prediction in read_predictions(run, name)}
-    schedule = read_lines(folder / "requests" / "schedule.jsonl", Scheduled)
     items: dict[str, dict[str, Item]] = {view: {} for view in plan.views}
-    for scheduled, score in zip(schedule, read_scores(run, name), strict=True):
-        request = requests[scheduled.request]
-        items[scheduled.view][scheduled.question] = Item(
-            given=(scheduled.packet, scheduled.cut, request.too_long),
-            score=score,
-            input_size=request.length,
-            output_size=outputs[scheduled.request],
+    for asked in read_asked(run, name):
+        items[asked.scheduled.view][asked.scheduled.question] = Item(
+            given=(asked.scheduled.packet, asked.scheduled.cut, asked.request.too_long),
+            score=asked.score,
+            input_size=asked.request.length,
+            output_size=asked.output_size,
         )
     return Side(run, plan, read_record(folder / "requests" / "settings.json", Settings), seal, metrics, items)
 

@@ -4,62 +4,49 @@ Everything comes from stored scores and sealed files, all verified; no label is 
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, get_args
 
 import msgspec
 from msgspec import UNSET
 
-from eval.audit import verify_run
+from eval.asked import Asked, read_asked
 from eval.compare import pin_text
 from eval.published import Published, published
-from eval.records import Score
-from eval.score import sealed_blind, stored_metrics
+from eval.score import sealed_blind
+from eval.scored import Scored
 from eval.statistics import wilson
 from eval.tables import percent
-from offline.canonical import read_lines, read_record
+from offline.canonical import read_record
 from offline.errors import ConfigurationError, StateError
 from offline.experiment import ReaderPlan
 from offline.loaders import kind_of
 from offline.records import HopClass, Packet
 from offline.run_folder import RunFolder
 from offline.steps import read_packets
-from readers.records import Request, Scheduled, Seal, Settings, Timings
-from readers.seal import TIMINGS, read_predictions, reads_folder
+from readers.records import Seal, Settings, Timings
+from readers.seal import TIMINGS, reads_folder
 
 PUBLISHED_METRIC = "subem"
 
 
-@dataclass(frozen=True)
-class Asked:
-    """One scheduled question: its score, the packet and the request that it was read through, and how long its output is."""
-
-    score: Score
-    packet: Packet
-    request: Request
-    output_size: int
-
-
-def main_table(run: RunFolder, metric: str, by_length: bool, with_published: bool) -> dict[str, Any]:
-    """The table as `coldread table --format json` prints it; StateError unless the run is scored, by this metric too."""
+def main_table(scored: Scored, metric: str, by_length: bool, with_published: bool) -> dict[str, Any]:
+    """The table as `coldread table --format json` prints it; StateError unless the run is scored by this metric."""
     if with_published and metric != PUBLISHED_METRIC:
         raise ConfigurationError(f"published figures are of {PUBLISHED_METRIC}; leave out --metric {metric}, or --published")
-    experiment = run.experiment()
-    seals = verify_run(run)
-    metrics = stored_metrics(run)
-    if metric not in metrics:
-        raise StateError(f"--metric {metric}: not stored in {run.path}; there are {', '.join(metrics)}")
+    run, experiment = scored.run, scored.experiment
+    if metric not in scored.metrics:
+        raise StateError(f"--metric {metric}: not stored in {run.path}; there are {', '.join(scored.metrics)}")
     given = published(kind_of(experiment.data)) if with_published else Published("", {}, ())
     packets = {view: {p.question: p for p in found} for view, found in read_packets(run, experiment.views).items()}
-    readers = {plan.reader.name: _reader(run, plan, seals[plan.reader.name]) for plan in experiment.readers}
-    asked = {name: _asked(run, name, packets) for name in readers}
+    readers = {plan.reader.name: _reader(run, plan, scored.seals[plan.reader.name]) for plan in experiment.readers}
+    asked = {name: read_asked(run, name) for name in readers}
     rows = [
         {
             "view": view,
             "reader": name,
             "length": length,
             "sealed_blind": facts["sealed_blind"],
-            **summarise(group, metric, facts["unit"]),
+            **summarise(group, packets[view], metric, facts["unit"]),
         }
         for view in experiment.views
         for name, facts in readers.items()
@@ -91,19 +78,6 @@ def _reader(run: RunFolder, plan: ReaderPlan, seal: Seal) -> dict[str, Any]:
     }
 
 
-def _asked(run: RunFolder, reader: str, packets: Mapping[str, Mapping[str, Packet]]) -> list[Asked]:
-    """Every scheduled question of a reader, in schedule order."""
-    folder = reads_folder(run, reader)
-    requests = {request.digest: request for request in read_lines(folder / "requests" / "requests.jsonl", Request)}
-    outputs = {prediction.request: len(prediction.output_ids) for prediction in read_predictions(run, reader)}
-    schedule = read_lines(folder / "requests" / "schedule.jsonl", Scheduled)
-    scores = read_lines(run.step_folder("scores") / reader / "scores.jsonl", Score)
-    return [
-        Asked(score, packets[s.view][s.question], requests[s.request], outputs[s.request])
-        for s, score in zip(schedule, scores, strict=True)
-    ]
-
-
 def _groups(asked: Sequence[Asked], by_length: bool) -> Iterator[tuple[str | None, list[Asked]]]:
     """All of them (length None), then those of each history length in order of first appearance."""
     if asked:
@@ -114,7 +88,7 @@ def _groups(asked: Sequence[Asked], by_length: bool) -> Iterator[tuple[str | Non
     yield from lengths.items()
 
 
-def summarise(asked: Sequence[Asked], metric: str, unit: str) -> dict[str, Any]:
+def summarise(asked: Sequence[Asked], packets: Mapping[str, Packet], metric: str, unit: str) -> dict[str, Any]:
     """Accuracy by hop class and costs. requests: distinct ones given to the model; failed: questions without an answer."""
     classes: dict[str, list[bool]] = {}
     for item in asked:
@@ -125,7 +99,7 @@ def summarise(asked: Sequence[Asked], metric: str, unit: str) -> dict[str, Any]:
         "input_mean": round(sum(item.request.length for item in asked) / len(asked), 1),
         "output_mean": round(sum(item.output_size for item in asked) / len(asked), 1),
         "requests": len({item.request.digest for item in asked if not item.request.too_long}),
-        "truncated": sum(item.packet.truncated for item in asked),
+        "truncated": sum(packets[item.scheduled.question].truncated for item in asked),
         "cut": sum(item.score.cut > 0 for item in asked),
         "failed": sum(item.score.finish_reason == "error" for item in asked),
     }

@@ -41,8 +41,8 @@ def write_report(run: RunFolder, out: Path | None = None) -> dict[str, Any]:
 
 def make_report(run: RunFolder) -> tuple[bytes, dict[str, Any]]:
     """The page, and what it holds in numbers. StateError unless the run is scored; an altered one is refused."""
-    table = main_table(run, METRIC, True, False)  # it verifies the whole run
     source = read_source(run)
+    table = main_table(source.scored, METRIC, True, False)
     audit = audit_labels(run, source.scored.experiment, source.golds, (), source.all_scores)
     findings = [Finding(**{**found, "chain": ()}) for found in audit["findings"]]
     islands = Islands(source, findings)

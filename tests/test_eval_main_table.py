@@ -11,23 +11,24 @@ import msgspec
 import pytest
 from tiny import coldread
 
+from eval.asked import Asked
 from eval.grid import markdown
 from eval.main_grids import flat, grids
-from eval.main_table import Asked, summarise
+from eval.main_table import summarise
 from eval.published import published
 from eval.records import Score
 from offline.records import Packet
-from readers.records import Request
+from readers.records import Request, Scheduled
 
 GOLDEN = Path(__file__).parent / "golden" / "format-1"
 
 
-def asked(hop_class: str, right: bool, request: str, sizes: tuple[int, int], **changes: Any) -> Asked:
-    """One question; `changes`: truncated, cut, finish_reason, too_long."""
+def asked(question: str, hop_class: str, right: bool, request: str, sizes: tuple[int, int], **changes: Any) -> Asked:
+    """One question; `changes`: cut, finish_reason, too_long."""
     score = Score(
         reader="r",
         view="cmc",
-        question="q",
+        question=question,
         row="row",
         hop_class=hop_class,  # type: ignore[arg-type]
         hops=None,
@@ -38,18 +39,19 @@ def asked(hop_class: str, right: bool, request: str, sizes: tuple[int, int], **c
         cut=changes.get("cut", 0),
         metrics={"subem": right},
     )
-    packet = Packet("q", "", "", "cmc", "", "", 0, 0, 0, changes.get("truncated", False), None)
-    return Asked(score, packet, Request(request, 0, sizes[0], changes.get("too_long", False)), sizes[1])
+    scheduled = Scheduled("cmc", question, "", request, score.cut, None)
+    return Asked(score, scheduled, Request(request, 0, sizes[0], changes.get("too_long", False)), sizes[1])
 
 
 def test_a_row_counts_by_hand() -> None:
     items = [
-        asked("sh", True, "one", (10, 3)),
-        asked("sh", False, "one", (10, 3), truncated=True),
-        asked("sh", True, "two", (30, 64), cut=2),
-        asked("mh", False, "three", (90, 0), finish_reason="error", too_long=True, truncated=True),
+        asked("a", "sh", True, "one", (10, 3)),
+        asked("b", "sh", False, "one", (10, 3)),
+        asked("c", "sh", True, "two", (30, 64), cut=2),
+        asked("d", "mh", False, "three", (90, 0), finish_reason="error", too_long=True),
     ]
-    row = summarise(items, "subem", "tokens")
+    packets = {name: Packet(name, "", "", "cmc", "", "", 0, 0, 0, name in "bd", None) for name in "abcd"}
+    row = summarise(items, packets, "subem", "tokens")
     # Wilson 95 % of 2/3 is [20.77, 93.85], of 0/1 [0, 79.35].
     assert row["accuracy"] == {
         "sh": {"questions": 3, "correct": 2, "percent": "66.67", "low": "20.77", "high": "93.85"},
