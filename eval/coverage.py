@@ -16,11 +16,11 @@ from msgspec import UNSET
 from eval.metrics.normalise import normalise_answer
 from offline.errors import ConfigurationError, ModelError
 from offline.experiment import ResolvedExperiment, RetrievalSettings
-from offline.freeze import freeze_memory, memories
+from offline.freeze import freeze_memory
 from offline.memory import Memory
 from offline.records import Evidence, Extraction, Packet, Question
 from offline.run_folder import RunFolder
-from offline.steps import read_data, read_evidence, read_extraction, read_packets, read_retrieval
+from offline.steps import compiled, read_data, read_evidence, read_extraction, read_packets, read_retrieval
 from offline.views import find_view
 from offline.views.retrieval import RetrievalView
 from readers.pins import locate
@@ -136,24 +136,22 @@ def coverage(
     shows by itself, that is its own packet. Sliding windows are shown by length and have no such number. A view that
     fuses or reranks has no point beyond its `candidates`.
     """
-    data, extraction = read_data(run), read_extraction(run)
-    packets = _packets(run, experiment, {question.id: question for question in data.questions})
+    packets = _packets(run, experiment, {question.id: question for question in read_data(run).questions})
     ranking = {name: v for name in experiment.views if isinstance(v := find_view(name), RetrievalView) and v.match is None}
     # The largest first: its ranking begins with those of the others, and is made once.
     ks, numbers = sorted(set(at), reverse=True), experiment.retrieval or RetrievalSettings()
     points = {f"{name}_k{k}": (name, k) for name, view in ranking.items() for k in ks if k <= (view.deepest(numbers) or k)}
     views = [(name, replace(ranking[of], k=k)) for name, (of, k) in points.items()]
     retrieval = read_retrieval(run, experiment) if views else None
-    judge = Judge(extraction, golds, token_counter(run, experiment))
+    judge = Judge(read_extraction(run), golds, token_counter(run, experiment))
     frozen: list[Judged] = []
     derived: list[Judged] = []
-    settings, heading = experiment.settings, experiment.prompt.heading
-    for memory in memories(data.histories, extraction, settings, heading, retrieval=retrieval, questions=data.questions):
+    for memory, about in compiled(run, experiment, retrieval):
         own = packets.get(memory.history.id, [])
         frozen += judge.judge(memory, own)
         if views:
-            asked = {question.id: question for question, _, _ in own}
-            made = freeze_memory(memory, list(asked.values()), views, experiment.prompt)
+            asked = {question.id: question for question in about}
+            made = freeze_memory(memory, about, views, experiment.prompt)
             derived += judge.judge(memory, ((asked[packet.question], packet, evidence) for packet, evidence in made))
     return {**_tables(frozen), **({"curve": _curve(derived, points)} if at else {})}
 

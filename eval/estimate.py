@@ -17,10 +17,9 @@ from msgspec.structs import replace
 from eval.run import Plan, Say, run_all
 from offline.errors import ModelError
 from offline.experiment import ReaderPlan, ResolvedExperiment, RetrievalSettings
-from offline.freeze import memories
 from offline.models import Encoder, Reranker
 from offline.run_folder import RunFolder
-from offline.steps import ModelWork, model_work, read_data, read_evidence, read_extraction, read_packets
+from offline.steps import ModelWork, compiled, model_work, read_data, read_evidence, read_packets
 from offline.views.retrieval import lexical
 from readers.pins import find_tokenizer, locate, missing
 from readers.read import freeze_requests
@@ -78,17 +77,17 @@ def _silent(model: str) -> Callable[..., None]:
 
 def _encoding(run: RunFolder, experiment: ResolvedExperiment, numbers: RetrievalSettings, work: ModelWork) -> dict[str, Any]:
     """What retrieval models would do: texts to encode and pairs to score (about, where a tokenizer cuts chunks), downloads."""
-    data, texts, pairs = read_data(run), set(), 0
+    texts, pairs = set(), 0
     lengths = 4 * numbers.chunk_tokens
-    for memory in memories(data.histories, read_extraction(run), experiment.settings, experiment.prompt.heading):
+    for memory, about in compiled(run, experiment):
         sizes = {}
         for unit in {*work.units, *(unit for unit, _ in work.stages)}:
             found = memory.corpus(f"chunk{lengths}" if unit == "chunk" else unit).passages
             sizes[unit] = len(found)
             texts |= {passage.text for passage in found} if unit in work.units else set()
-        asked = len({question.text for question in data.questions if question.history == memory.history.id})
+        asked = len({question.text for question in about})
         pairs += sum(asked * min(numbers.candidates, sizes[unit]) for unit, _ in work.stages)
-    questions = len({question.text for question in data.questions})
+    questions = len({question.text for question in read_data(run).questions})
     models: tuple[tuple[Encoder | Reranker | None, dict[str, int]], ...] = (
         (numbers.encoder if work.units else None, {"passages": len(texts), "questions": questions}),
         (numbers.reranker if work.stages else None, {"pairs": pairs}),

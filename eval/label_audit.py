@@ -9,10 +9,9 @@ from eval.populations import populations
 from eval.records import Finding, Score
 from eval.screens import SCREENS
 from offline.experiment import ResolvedExperiment
-from offline.freeze import memories
 from offline.records import Question
 from offline.run_folder import RunFolder
-from offline.steps import read_data, read_extraction
+from offline.steps import compiled, read_data
 
 
 class Sensitivity(msgspec.Struct, frozen=True):
@@ -50,14 +49,12 @@ def least_favourable(a: Sensitivity, b: Sensitivity) -> int:
 
 def screen_labels(run: RunFolder, experiment: ResolvedExperiment, golds: Mapping[str, Sequence[str]]) -> list[Finding]:
     """The findings of all screens, screen after screen, each in question order."""
-    data = read_data(run)
     found: dict[tuple[str, str], list[Finding]] = {}
-    for memory in memories(data.histories, read_extraction(run), experiment.settings, experiment.prompt.heading):
-        for question in data.questions:
-            if question.history == memory.history.id:
-                for name, screen in SCREENS.items():
-                    found[name, question.id] = list(screen(question, golds[question.id], memory))
-    return [finding for name in SCREENS for question in data.questions for finding in found[name, question.id]]
+    for memory, about in compiled(run, experiment):
+        for question in about:
+            for name, screen in SCREENS.items():
+                found[name, question.id] = list(screen(question, golds[question.id], memory))
+    return [finding for name in SCREENS for question in read_data(run).questions for finding in found[name, question.id]]
 
 
 def flagged_by(findings: Iterable[Finding]) -> dict[str, set[str]]:

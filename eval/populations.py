@@ -19,11 +19,10 @@ from offline.analysis import Analysis
 from offline.canonical import read_lines
 from offline.errors import ConfigurationError
 from offline.experiment import ResolvedExperiment
-from offline.freeze import memories
 from offline.memory import Memory
 from offline.records import Question
 from offline.run_folder import RunFolder
-from offline.steps import Data, read_data, read_extraction
+from offline.steps import Data, compiled, read_data
 from readers.records import Scheduled
 from readers.seal import reads_folder
 
@@ -135,12 +134,11 @@ def _by_memory(
 ) -> dict[str, frozenset[str]]:
     """What only a compiled history can tell. Each is compiled once, and what two names ask alike is asked once."""
     belong: dict[Belongs, set[str]] = {_DECIDED[name][0]: set() for name in names}
-    for memory in memories(data.histories, read_extraction(run), experiment.settings, experiment.prompt.heading):
-        for question in data.questions:
-            if question.history == memory.history.id:
-                for decide, ids in belong.items():
-                    if decide(question, golds[question.id], memory):
-                        ids.add(question.id)
+    for memory, about in compiled(run, experiment):
+        for question in about:
+            for decide, ids in belong.items():
+                if decide(question, golds[question.id], memory):
+                    ids.add(question.id)
     if fits in belong:
         belong[fits] -= _cut_by_a_reader(run)
     whole = {question.id for question in data.questions}

@@ -1,6 +1,6 @@
 """The steps that need neither model nor label: load, extract's storage, freeze."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -16,10 +16,10 @@ from offline.experiment import (
     RetrievalSettings,
     SyntheticData,
 )
-from offline.freeze import Frozen, freeze
+from offline.freeze import Frozen, freeze, memories
 from offline.loaders import load
 from offline.loaders.raw import RawSource
-from offline.memory import Measure
+from offline.memory import Measure, Memory
 from offline.records import Evidence, Extraction, History, Packet, Question, Relation, StatementExtraction
 from offline.run_folder import COMMANDS, Manifest, RunFolder
 from offline.vectors import Retrieval, read_scores, read_vectors
@@ -198,6 +198,16 @@ def read_retrieval(run: RunFolder, experiment: ResolvedExperiment) -> Retrieval:
         vectors=read_vectors(run.step_folder("vectors")) if work.units else None,
         scores=read_scores(run.step_folder("reranked")) if work.stages else None,
     )
+
+
+def compiled(
+    run: RunFolder, experiment: ResolvedExperiment, retrieval: Retrieval | None = None
+) -> Iterator[tuple[Memory, list[Question]]]:
+    """Each history of a run, compiled, one at a time, and the questions about it, in order."""
+    data, extraction = read_data(run), read_extraction(run)
+    settings, heading = experiment.settings, experiment.prompt.heading
+    for memory in memories(data.histories, extraction, settings, heading, retrieval=retrieval, questions=data.questions):
+        yield memory, [question for question in data.questions if question.history == memory.history.id]
 
 
 def freeze_run(run: RunFolder, experiment: ResolvedExperiment, measure: Measure) -> Frozen:

@@ -1,7 +1,7 @@
 """What retrieval models do for a run, done once and kept: vectors of passages and questions, scores of candidate pairs."""
 
 import shutil
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -11,12 +11,11 @@ from numpy.typing import NDArray
 from offline.canonical import storage, write_lines, write_record
 from offline.errors import ModelError
 from offline.experiment import ResolvedExperiment, RetrievalSettings
-from offline.freeze import memories
 from offline.memory import Memory
 from offline.models import Encoder, Reranker
 from offline.passages import Chunk, Passage, cut, passages
 from offline.run_folder import RunFolder
-from offline.steps import MODEL_STEPS, Data, ModelWork, model_work, read_data, read_extraction, upstream
+from offline.steps import MODEL_STEPS, ModelWork, compiled, model_work, read_data, upstream
 from offline.vectors import (
     SCORES,
     PairScores,
@@ -57,12 +56,6 @@ class Encoding:
         """The retrieval settings."""
         return self.experiment.retrieval or RetrievalSettings()
 
-    def memories(self, data: Data, retrieval: Retrieval | None = None) -> Iterator[Memory]:
-        """The run's histories, compiled."""
-        settings, heading = self.experiment.settings, self.experiment.prompt.heading
-        extraction = read_extraction(self.run)
-        return memories(data.histories, extraction, settings, heading, retrieval=retrieval, questions=data.questions)
-
 
 @dataclass(frozen=True)
 class EncodedTexts:
@@ -77,35 +70,39 @@ class EncodedTexts:
 def vectors_step(run: RunFolder, experiment: ResolvedExperiment, progress: Progress) -> bool:
     """Write vectors/; True if it was written. Without the model on this machine, vectors that are up to date stay."""
     job = Encoding(run, experiment, run.path / JOURNAL, progress)
-    encoder, inputs = job.numbers.encoder, upstream(run, experiment, "vectors")
+    encoder = job.numbers.encoder
     assert encoder is not None  # model_work refuses an experiment whose views need one and that names none
-    found = _model(run, "vectors", inputs, encoder)
-    if found is None:
-        return False
 
-    def write(out: Path) -> None:
-        made = encode_texts(job, encoder, *found)
+    def write(out: Path, folder: Path, model: Model) -> None:
+        made = encode_texts(job, encoder, folder, model)
         write_vectors(out, made.rows, made.matrix, made.chunks)
         write_record(out / ENCODER, made.facts)
 
-    return run.step("vectors", {**inputs, "model": found[1].fingerprint}, write)
+    return _step(job, "vectors", encoder, write)
 
 
 def reranked_step(run: RunFolder, experiment: ResolvedExperiment, progress: Progress) -> bool:
     """Write reranked/; True if it was written. Without the model on this machine, scores that are up to date stay."""
     job = Encoding(run, experiment, run.path / JOURNAL, progress)
-    reranker, inputs = job.numbers.reranker, upstream(run, experiment, "reranked")
+    reranker = job.numbers.reranker
     assert reranker is not None  # as above
-    found = _model(run, "reranked", inputs, reranker)
-    if found is None:
-        return False
 
-    def write(out: Path) -> None:
-        facts, scores = score_pairs(job, reranker, *found)
+    def write(out: Path, folder: Path, model: Model) -> None:
+        facts, scores = score_pairs(job, reranker, folder, model)
         write_lines(out / SCORES, scores)
         write_record(out / RERANKER, facts)
 
-    return run.step("reranked", {**inputs, "model": found[1].fingerprint}, write)
+    return _step(job, "reranked", reranker, write)
+
+
+def _step(job: Encoding, step: str, pinned: Encoder | Reranker, write: Callable[[Path, Path, Model], None]) -> bool:
+    """A step whose output a pinned model makes: `write(out, the model's folder, the model)`; True if it was written."""
+    inputs = upstream(job.run, job.experiment, step)
+    found = _model(job.run, step, inputs, pinned)
+    if found is None:
+        return False
+    folder, model = found
+    return job.run.step(step, {**inputs, "model": model.fingerprint}, lambda out: write(out, folder, model))
 
 
 def clear_leftovers(run: RunFolder, work: ModelWork) -> None:
@@ -163,10 +160,10 @@ def encode_texts(job: Encoding, encoder: Encoder, folder: Path, model: Model) ->
 
 def _texts(job: Encoding, call: Call) -> tuple[list[str], list[str], list[Chunk]]:
     """Distinct passages and questions in order of first appearance, and the chunks that the encoder's tokenizer cuts."""
-    data, units = read_data(job.run), model_work(job.experiment).units
+    units = model_work(job.experiment).units
     chunks: list[Chunk] = []
     texts: dict[str, None] = {}
-    for memory in job.memories(data):
+    for memory, _ in compiled(job.run, job.experiment):
         for unit in units:
             if unit == "chunk":
                 own = _chunks(memory, call, job.numbers.chunk_tokens)
@@ -175,7 +172,7 @@ def _texts(job: Encoding, call: Call) -> tuple[list[str], list[str], list[Chunk]
             else:
                 found = memory.corpus(unit).passages
             texts.update((passage.text, None) for passage in found)
-    return list(texts), list(dict.fromkeys(question.text for question in data.questions)), chunks
+    return list(texts), list(dict.fromkeys(question.text for question in read_data(job.run).questions)), chunks
 
 
 def _chunks(memory: Memory, call: Call, limit: int) -> list[Chunk]:
@@ -218,12 +215,12 @@ def score_pairs(job: Encoding, reranker: Reranker, folder: Path, model: Model) -
 
 def _candidates(job: Encoding) -> Mapping[str, dict[str, None]]:
     """For every question text, the passages to score: the best of each first stage, in each history that it is asked about."""
-    data, work = read_data(job.run), model_work(job.experiment)
+    work = model_work(job.experiment)
     vectors = read_vectors(job.run.step_folder("vectors")) if work.units else None
-    candidates: dict[str, dict[str, None]] = {question.text: {} for question in data.questions}
-    for memory in job.memories(data, Retrieval(job.numbers, vectors)):
-        for question in data.questions:
-            for unit, first in work.stages if question.history == memory.history.id else ():
+    candidates: dict[str, dict[str, None]] = {question.text: {} for question in read_data(job.run).questions}
+    for memory, about in compiled(job.run, job.experiment, Retrieval(job.numbers, vectors)):
+        for question in about:
+            for unit, first in work.stages:
                 best = memory.corpus(unit).rank(first, question.text, job.numbers.candidates)
                 candidates[question.text].update((passage.text, None) for passage in best)
     return candidates

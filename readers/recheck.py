@@ -1,7 +1,7 @@
 """Encoding once more, with another batch size or on another machine: which vectors, scores and rankings come out otherwise."""
 
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,11 +12,10 @@ from msgspec.structs import replace
 from offline.canonical import read_record
 from offline.errors import ConfigurationError, ModelError
 from offline.experiment import ResolvedExperiment
-from offline.memory import Memory
 from offline.models import Encoder, Reranker
 from offline.passages import Passage
 from offline.run_folder import RunFolder
-from offline.steps import model_work, read_data, read_retrieval
+from offline.steps import compiled, model_work, read_retrieval
 from offline.vectors import PairScores, Retrieval, Scores, TextRow, Vectors
 from offline.views import find_view
 from offline.views.retrieval import RetrievalView
@@ -121,17 +120,12 @@ def _rankings(job: Encoding, stored: Retrieval, fresh: Retrieval) -> dict[str, d
         if isinstance(view := find_view(name), RetrievalView) and view.match is None and any(view.model_work())
     }
     counts = {name: Changed() for name in views}
-    data = read_data(job.run)
-    for before, after, reranked in _both(job, stored, fresh):
-        for question in (question for question in data.questions if question.history == before.history.id):
+    # As it was ranked, by new vectors, and by new scores over the old vectors.
+    kinds = (stored, Retrieval(stored.settings, fresh.vectors), Retrieval(stored.settings, stored.vectors, fresh.scores))
+    ranked = (compiled(job.run, job.experiment, kind) for kind in kinds)
+    for (before, about), (after, _), (reranked, _) in zip(*ranked, strict=True):
+        for question in about:
             for name, view in views.items():
                 again = reranked if view.model_work()[1] else after
                 counts[name].add(view.ranked(before, question), view.ranked(again, question))
     return {name: vars(count) for name, count in counts.items()}
-
-
-def _both(job: Encoding, stored: Retrieval, fresh: Retrieval) -> Iterator[tuple[Memory, Memory, Memory]]:
-    """Each history as it was ranked, by new vectors, and by new scores over the old vectors."""
-    data = read_data(job.run)
-    kinds = (stored, Retrieval(stored.settings, fresh.vectors), Retrieval(stored.settings, stored.vectors, fresh.scores))
-    return zip(*(job.memories(data, kind) for kind in kinds), strict=True)
