@@ -6,7 +6,7 @@ import re
 import shlex
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from enum import StrEnum
 from pathlib import Path
@@ -437,12 +437,19 @@ def compare(
 
 
 class Format(StrEnum):
-    """Forms of the main table."""
+    """Forms of tables that are published."""
 
     MARKDOWN = "markdown"
     LATEX = "latex"
     CSV = "csv"
     JSON = "json"
+
+
+def _typeset(form: Format, grids: Iterable[Any]) -> str:
+    """Grids one below the other, in LaTeX or in Markdown."""
+    from eval import grid
+
+    return "\n".join(map(grid.latex if form is Format.LATEX else grid.markdown, grids))
 
 
 class TableBy(StrEnum):
@@ -478,7 +485,7 @@ def table(
     elif form is Format.CSV:
         text = grid.comma_separated(flat(result))
     else:
-        text = "\n".join(map(grid.latex if form is Format.LATEX else grid.markdown, grids(result)))
+        text = _typeset(form, grids(result))
     if out is None:
         print(text, end="", flush=True)
     else:
@@ -540,7 +547,7 @@ def contrast(
         return
     crossed = msgspec.convert(result["interactions"], list[Interaction])
     whole = [contrast_grids.contrast_grid([rows]), *([contrast_grids.interaction_grid(crossed)] if crossed else [])]
-    print("\n".join(map(grid.latex if form is Format.LATEX else grid.markdown, whole)), end="", flush=True)
+    print(_typeset(form, whole), end="", flush=True)
 
 
 @app.command()
