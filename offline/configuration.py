@@ -58,6 +58,12 @@ def parse_yaml(text: str, kind: type[T], where: str) -> T:
     return value
 
 
+def check(condition: bool, message: str) -> None:
+    """ConfigurationError unless the condition holds."""
+    if not condition:
+        raise ConfigurationError(message)
+
+
 def _hint(message: str, kind: type[Any]) -> str:
     if "unknown field" not in message:
         return ""

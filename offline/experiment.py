@@ -12,9 +12,9 @@ import msgspec
 from msgspec import UNSET, UnsetType
 
 from offline.analysis import Analysis, resolve_analysis
+from offline.asking import Extractor, ExtractorUse, PipelineSettings, PipelineUse, resolve_extractor, resolve_pipelines
 from offline.canonical import Record
-from offline.configuration import find_config, load_yaml
-from offline.errors import ConfigurationError
+from offline.configuration import check, find_config, load_yaml
 from offline.models import Encoder, Reader, Reranker
 
 # FactConsolidation on the hub: MemoryAgentBench at this commit (spec §2).
@@ -85,12 +85,16 @@ class Prompt(Record, frozen=True):
 
 
 class ReaderUse(Record, frozen=True):
-    """A reader by name or in full, and the views that it reads (all frozen ones, if it names none)."""
+    """A reader by name or in full, the views that it reads, and the pipelines that it serves (extract/pipelines).
+
+    views: all frozen ones if left out; none may be named only where pipelines are.
+    """
 
     use: str | Reader
-    views: tuple[str, ...] = ()
+    views: tuple[str, ...] | UnsetType = UNSET
     output_cap: int | None = None
     batch_size: int | None = None
+    pipelines: tuple[str, ...] = ()
 
 
 class ViewSettings(Record, frozen=True):
@@ -184,13 +188,16 @@ class Experiment(Record, frozen=True):
     prompt: str = "reader"
     retrieval: RetrievalUse | UnsetType = UNSET
     analysis: Analysis | UnsetType = UNSET
+    extractor: ExtractorUse | UnsetType = UNSET
+    pipelines: PipelineUse | UnsetType = UNSET
 
 
 class ReaderPlan(Record, frozen=True):
-    """A resolved reader and its views."""
+    """A resolved reader, its views and its pipelines."""
 
     reader: Reader
     views: tuple[str, ...]
+    pipelines: tuple[str, ...] | UnsetType = UNSET
 
 
 class ResolvedExperiment(Record, frozen=True):
@@ -207,12 +214,9 @@ class ResolvedExperiment(Record, frozen=True):
     readers: tuple[ReaderPlan, ...]
     retrieval: RetrievalSettings | UnsetType = UNSET
     analysis: Analysis | UnsetType = UNSET
+    extractor: Extractor | UnsetType = UNSET
+    pipelines: PipelineSettings | UnsetType = UNSET
     format: Literal[1] = 1
-
-
-def _check(condition: bool, message: str) -> None:
-    if not condition:
-        raise ConfigurationError(message)
 
 
 def _plan(use: ReaderUse, experiment: Experiment, where: str) -> ReaderPlan:
@@ -223,30 +227,54 @@ def _plan(use: ReaderUse, experiment: Experiment, where: str) -> ReaderPlan:
         output_cap=own_cap if use.output_cap is None else use.output_cap,
         batch_size=reader.batch_size if use.batch_size is None else use.batch_size,
     )
-    views = use.views or experiment.views
-    _check(
+    # An empty list of views meant all of them before there were pipelines.
+    views = () if use.pipelines and use.views == () else use.views or experiment.views
+    check(
         reader.output_cap > 0 and reader.batch_size > 0 and reader.input_cap > 0,
         f"{where}: reader {reader.name!r}: output_cap, input_cap and batch_size must be positive",
     )
-    _check(
+    check(
         reader.date is UNSET or _is_day(reader.date),
         f"{where}: reader {reader.name!r}: date {reader.date!r} is no day of the calendar written YYYY-MM-DD",
     )
     for name in ("batch_tokens", "data_parallel", "start_seconds", "batch_seconds"):
         value = getattr(reader, name)
-        _check(value is UNSET or value > 0, f"{where}: reader {reader.name!r}: {name} must be positive")
-    _check(
+        check(value is UNSET or value > 0, f"{where}: reader {reader.name!r}: {name} must be positive")
+    check(
         reader.probe is UNSET or reader.probe == 0 or reader.probe >= 2,
         f"{where}: reader {reader.name!r}: probe must be 0 or at least 2: one request has no company",
     )
-    _check(_is_file_name(reader.name), f"{where}: reader name {reader.name!r} must be letters, digits, '.', '_' and '-'")
-    _check(len(set(views)) == len(views), f"{where}: reader {reader.name!r} names a view twice")
+    check(_is_file_name(reader.name), f"{where}: reader name {reader.name!r} must be letters, digits, '.', '_' and '-'")
+    check(len(set(views)) == len(views), f"{where}: reader {reader.name!r} names a view twice")
     for view in views:
-        _check(
+        check(
             view in experiment.views,
             f"{where}: reader {reader.name!r} reads the view {view!r}, which is not frozen; add it to `views`",
         )
-    return ReaderPlan(reader=reader, views=views)
+    check(len(set(use.pipelines)) == len(use.pipelines), f"{where}: reader {reader.name!r} names a pipeline twice")
+    check(
+        not set(use.pipelines) & set(experiment.views),
+        f"{where}: reader {reader.name!r}: a pipeline cannot share the name of a view",
+    )
+    return ReaderPlan(reader=reader, views=views, pipelines=use.pipelines or UNSET)
+
+
+def _extractor(experiment: Experiment, where: str) -> Extractor | UnsetType:
+    """The extractor section, resolved; ConfigurationError where the frontend and the section do not go together."""
+    kind, use = experiment.frontend.kind, experiment.extractor
+    if use is UNSET:
+        check(kind not in ("llm", "hybrid"), f"{where}: the {kind} frontend needs a model: `extractor: {{reader: NAME}}`")
+        return UNSET
+    check(kind != "grammar", f"{where}: the grammar frontend asks no model; remove `extractor`")
+    return resolve_extractor(use, where)
+
+
+def _pipelines(experiment: Experiment, where: str) -> PipelineSettings | UnsetType:
+    """The pipelines section, resolved; UNSET where no reader serves any."""
+    if any(use.pipelines for use in experiment.readers):
+        return resolve_pipelines(experiment.pipelines or PipelineUse(), where)
+    check(experiment.pipelines is UNSET, f"{where}: no reader names `pipelines`, so this section would set nothing")
+    return UNSET
 
 
 def _retrieval(use: RetrievalUse, where: str) -> RetrievalSettings:
@@ -259,13 +287,13 @@ def _retrieval(use: RetrievalUse, where: str) -> RetrievalSettings:
         reranker = load_yaml(find_config("rerankers", reranker, beside), Reranker)
     numbers = {name: getattr(use, name) for name in RetrievalNumbers.__struct_fields__}
     for name, value in numbers.items():
-        _check(value > 0, f"{where}: retrieval: {name} must be positive")
-    _check(
+        check(value > 0, f"{where}: retrieval: {name} must be positive")
+    check(
         use.windows <= use.window_candidates,
         f"{where}: retrieval: {use.windows} windows cannot be chosen out of {use.window_candidates} window_candidates",
     )
     for model in (encoder, reranker):
-        _check(
+        check(
             model is None or (model.batch_size > 0 and model.max_tokens > 0),
             f"{where}: retrieval: batch_size and max_tokens of a model must be positive",
         )
@@ -295,39 +323,41 @@ def resolve(experiment: Experiment, limit: int | None, where: str) -> ResolvedEx
         REGIMES[experiment.regime],
         **{key: value for key, value in msgspec.structs.asdict(experiment.settings).items() if value is not None},
     )
-    _check(_is_file_name(experiment.name), f"{where}: name {experiment.name!r} must be letters, digits, '.', '_' and '-'")
-    _check(settings.budget == -1 or settings.budget > 0, f"{where}: budget must be positive, or -1 for no limit")
-    _check(settings.hops >= 1 and settings.k >= 1, f"{where}: hops and k must be at least 1")
-    _check(0 <= settings.unresolved_percent <= 100, f"{where}: unresolved_percent must lie in 0..100")
-    _check(limit is None or limit > 0, f"{where}: --limit must be at least 1")
-    _check(len(set(experiment.views)) == len(experiment.views) > 0, f"{where}: views must be given, each once")
+    check(_is_file_name(experiment.name), f"{where}: name {experiment.name!r} must be letters, digits, '.', '_' and '-'")
+    check(settings.budget == -1 or settings.budget > 0, f"{where}: budget must be positive, or -1 for no limit")
+    check(settings.hops >= 1 and settings.k >= 1, f"{where}: hops and k must be at least 1")
+    check(0 <= settings.unresolved_percent <= 100, f"{where}: unresolved_percent must lie in 0..100")
+    check(limit is None or limit > 0, f"{where}: --limit must be at least 1")
+    check(len(set(experiment.views)) == len(experiment.views) > 0, f"{where}: views must be given, each once")
     for view in experiment.views:
-        _check(_is_file_name(view), f"{where}: view name {view!r} must be letters, digits, '.', '_' and '-'")
-        _check(view != "evidence", f"{where}: a view cannot be called 'evidence', the name of the packets' text file")
+        check(_is_file_name(view), f"{where}: view name {view!r} must be letters, digits, '.', '_' and '-'")
+        check(view != "evidence", f"{where}: a view cannot be called 'evidence', the name of the packets' text file")
     if isinstance(experiment.data, SyntheticData):
-        _check(
+        check(
             experiment.data.questions > 0 and len(experiment.data.statements) > 0,
             f"{where}: synthetic data needs at least one size in statements and one question",
         )
     grammar = None
     if experiment.frontend.kind == "grammar":
-        _check(
+        check(
             experiment.frontend.grammar is not None,
             f"{where}: the grammar frontend needs `grammar`, a name in configs/grammars",
         )
         grammar = load_yaml(find_config("grammars", str(experiment.frontend.grammar), Path(where).parent), GrammarForms)
     prompt = load_yaml(find_config("prompts", experiment.prompt, Path(where).parent), Prompt)
-    _check(
+    check(
         "{evidence}" in prompt.user and "{question}" in prompt.user,
         f"{where}: prompt {prompt.name!r}: `user` must hold {{evidence}} and {{question}}",
     )
-    _check(len(prompt.heading.splitlines()) == 1, f"{where}: prompt {prompt.name!r}: `heading` must be one line")
+    check(len(prompt.heading.splitlines()) == 1, f"{where}: prompt {prompt.name!r}: `heading` must be one line")
     plans = tuple(_plan(use, experiment, where) for use in experiment.readers)
     names = [plan.reader.name for plan in plans]
-    _check(len(set(names)) == len(names), f"{where}: two readers share a name")
+    check(len(set(names)) == len(names), f"{where}: two readers share a name")
     analysis = experiment.analysis
     if analysis is not UNSET:
-        analysis = resolve_analysis(analysis, experiment.views, {p.reader.name: p.views for p in plans}, where)
+        answered = {p.reader.name: (*p.views, *(p.pipelines or ())) for p in plans}
+        known = (*experiment.views, *(name for p in plans for name in p.pipelines or ()))
+        analysis = resolve_analysis(analysis, known, answered, where)
     # Where the data lies is not what it is: the run records the source's sha256 instead of a path of this machine.
     data = (
         experiment.data if isinstance(experiment.data, SyntheticData) else msgspec.structs.replace(experiment.data, path=None)
@@ -347,4 +377,6 @@ def resolve(experiment: Experiment, limit: int | None, where: str) -> ResolvedEx
         readers=plans,
         retrieval=UNSET if experiment.retrieval is UNSET else _retrieval(experiment.retrieval, where),
         analysis=analysis,
+        extractor=_extractor(experiment, where),
+        pipelines=_pipelines(experiment, where),
     )

@@ -108,7 +108,8 @@ def configuration_of(experiment: ResolvedExperiment, step: str) -> str:
     if step in ("data", "labels"):
         return digest_of((experiment.data, experiment.limit))
     if step == "extraction":
-        return digest_of((experiment.frontend, experiment.grammar))
+        frontend = (experiment.frontend, experiment.grammar)
+        return digest_of(frontend if experiment.extractor is UNSET else (*frontend, experiment.extractor))
     retrieval = experiment.retrieval
     if step == "packets":
         parts = (experiment.settings, experiment.prompt, experiment.views)

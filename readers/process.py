@@ -22,7 +22,7 @@ from offline.run_folder import RunFolder
 from readers import worker
 from readers.engines import EngineStart
 from readers.guard import Forbidden
-from readers.records import Output
+from readers.records import Decoding, Output
 
 # How long an engine may load and answer a batch where its reader sets no limit: a large model off a slow disk, a batch of
 # full windows.
@@ -42,6 +42,7 @@ class Process:
         self._deadline = 0.0
         self._limit = "batch_seconds"
         self._sent = 0
+        self._cap = reader.output_cap
         self.environment: dict[str, str] = {}
         self.forgets = False
         assert process.stdin is not None
@@ -68,16 +69,17 @@ class Process:
         ready = self._receive(worker.Ready)
         self.environment, self.forgets = ready.environment, ready.forgets
 
-    def send(self, inputs: Sequence[Sequence[int]], *, warm: bool = False) -> None:
-        """Give the process a batch; `warm` keeps what the engine remembers of earlier ones."""
+    def send(self, inputs: Sequence[Sequence[int]], *, warm: bool = False, decoding: Decoding | None = None) -> None:
+        """Give the process a batch; `warm` keeps what the engine remembers of earlier ones, `decoding` as in `worker.Batch`."""
         self._sent = len(inputs)
-        message = worker.Batch(inputs=tuple(tuple(ids) for ids in inputs), warm=warm)
+        self._cap = self._reader.output_cap if decoding is None else decoding.output_cap
+        message = worker.Batch(inputs=tuple(tuple(ids) for ids in inputs), warm=warm, decoding=decoding)
         self._send(message, self._reader.batch_seconds or BATCH_SECONDS, "batch_seconds")
 
     def receive(self) -> tuple[Output, ...]:
         """The outputs of the batch that was sent; EngineError (or the error that the process reports) if they are not right."""
         outputs = self._receive(worker.Done).outputs
-        name, cap = self._reader.name, self._reader.output_cap
+        name, cap = self._reader.name, self._cap
         if len(outputs) != self._sent:
             raise EngineError(f"reader {name!r}: the engine gave {len(outputs)} outputs for {self._sent} inputs")
         # The ids of a served model's answer are bytes, and only the server can count its tokens.
@@ -157,13 +159,6 @@ class Process:
         with suppress(ProcessLookupError):
             os.killpg(self._process.pid, signal.SIGKILL)
         self._process.wait()
-
-
-def answered(processes: Sequence[Process]) -> list[Process]:
-    """Wait until at least one of these has answered or ended, or is overdue; those."""
-    nearest = min(process.deadline for process in processes)
-    readable, _, _ = select.select(processes, [], [], max(0.0, nearest - time.monotonic()))
-    return readable or [process for process in processes if process.deadline <= nearest]
 
 
 @contextmanager

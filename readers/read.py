@@ -1,9 +1,7 @@
 """Reading: requests frozen, a reader process fed with them batch by batch, predictions journalled, sealed at the end."""
 
-import time
-from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -17,11 +15,11 @@ from offline.memory import Measure
 from offline.run_folder import MANIFEST, RunFolder, make_manifest, verify_folder
 from offline.steps import fresh, read_data, read_evidence, read_packets
 from readers.engines import EngineStart
-from readers.guard import Forbidden
 from readers.journal import Journal
 from readers.pins import fingerprint, identify, locate, tokenizer_of
+from readers.pool import Engines, Job, share
 from readers.probe import SAMPLE, certify, kept_probes, probe, probe_run
-from readers.process import Process, answered, forbidden_paths, start_process
+from readers.process import forbidden_paths
 from readers.records import Certificate, JournalEntry, Output, Prediction, Seal, Timings
 from readers.requests import Requests, batches_of, make_requests, make_settings, read_requests, write_requests
 from readers.seal import (
@@ -106,31 +104,6 @@ def make_measure(run: RunFolder, experiment: ResolvedExperiment, tokenizers: Pat
     return count, f"tokens of {tokenizer_digest(folder)}"
 
 
-@dataclass(frozen=True)
-class Engines:
-    """What starting a reader's engine takes, as often as it is started."""
-
-    start: EngineStart
-    forbidden: Forbidden
-
-    @contextmanager
-    def run(self, count: int = 1) -> Iterator[list[Process]]:
-        """Start `count` processes, which load side by side."""
-        reader = self.start.settings.reader
-        with ExitStack() as stack:
-            processes = [stack.enter_context(start_process(reader, number)) for number in range(count)]
-            for process in processes:
-                process.start(self.start, self.forbidden)
-            for process in processes:
-                process.ready()
-            if any(process.environment != processes[0].environment for process in processes):
-                raise EngineError(
-                    f"reader {reader.name!r}: its {count} processes do not run on the same kind of device, or not in the same "
-                    "environment, and would give outputs that depend on who reads what; lower data_parallel"
-                )
-            yield processes
-
-
 def engines_for(run: RunFolder, experiment: ResolvedExperiment, requests: Requests, model_folder: Path) -> Engines:
     """How to start the engine of these frozen requests."""
     longest = max((request.length for request in requests.requests if not request.too_long), default=1)
@@ -160,9 +133,9 @@ def generate(
                 before = probe(processes[0], requests, size)
                 write_lines(probes, before)
             finished = len(batches) - len(todo)
-            for entry, batch in _work(processes, requests, todo):
+            for entry in share(processes, [Job(name, [requests.ids[i] for i in batch]) for name, batch in todo]):
                 journal.append(entry)
-                done, finished = done + len(batch), finished + 1
+                done, finished = done + len(entry.outputs), finished + 1
                 progress(finished, len(batches), done, total)
             if unfinished:
                 made = _outputs(batches, [journal.entries[name] for name in names])
@@ -176,30 +149,6 @@ def _outputs(batches: Sequence[Sequence[int]], entries: Iterable[JournalEntry]) 
     for batch, entry in zip(batches, entries, strict=True):
         outputs.update(zip(batch, entry.outputs, strict=True))
     return outputs
-
-
-def _work(
-    processes: Sequence[Process], requests: Requests, todo: Sequence[tuple[str, list[int]]]
-) -> Iterator[tuple[JournalEntry, list[int]]]:
-    """Hand the batches to whichever process is free; entries as they are finished."""
-    waiting = deque(todo)
-    busy: dict[Process, tuple[str, list[int], float]] = {}
-
-    def give(process: Process) -> None:
-        if waiting:
-            name, batch = waiting.popleft()
-            process.send([requests.ids[i] for i in batch])
-            busy[process] = (name, batch, time.monotonic())
-
-    for process in processes:
-        give(process)
-    while busy:
-        for process in answered(list(busy)):
-            name, batch, began = busy.pop(process)
-            outputs = process.receive()
-            seconds = f"{time.monotonic() - began:.3f}"
-            yield JournalEntry(batch=name, outputs=outputs, environment=process.environment, seconds=seconds), batch
-            give(process)
 
 
 def make_predictions(requests: Requests, entries: Mapping[str, JournalEntry], tokenizer: Tokenizer) -> list[Prediction]:

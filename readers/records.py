@@ -92,6 +92,48 @@ class Output(Record, frozen=True):
     reported: dict[str, str] | UnsetType = UNSET
 
 
+class Decoding(Record, frozen=True):
+    """How a call's answer is decoded.
+
+    output_cap: new tokens at most. schema: a JSON Schema, as canonical JSON, that the engine holds the answer to; None = free
+    text. temperature: a decimal; `0` is greedy, anything else samples with `seed`. again: counts up where the same call is made
+    once more on purpose, so that it is not answered from what is known.
+    """
+
+    output_cap: int
+    schema: str | None = None
+    temperature: str = "0"
+    seed: int = 0
+    again: int = 0
+    format: Literal[1] = 1
+
+
+class Call(Record, frozen=True):
+    """One distinct call of an algorithm to a model: `length` token ids at `offset` of inputs.u32.
+
+    digest: of ids, decoding, stop ids and reader fingerprint; of a call that could not be made, of its chat instead of ids.
+    stage: what the algorithm was doing when it first made it. decoding: digest of its `Decoding`. refused: why it was not made
+    (its ids are then not kept), None if it was.
+    """
+
+    digest: str
+    stage: str
+    decoding: str
+    offset: int
+    length: int
+    refused: str | None = None
+    format: Literal[1] = 1
+
+
+class StageCounts(Record, frozen=True):
+    """What one stage of an algorithm cost: distinct calls, those that failed or were refused, and tokens in and out."""
+
+    calls: int
+    failed: int
+    input_tokens: int
+    output_tokens: int
+
+
 class Prediction(Record, frozen=True):
     """One request's answer: output ids, their text without special tokens, why generation ended, what a server reported."""
 
@@ -183,6 +225,8 @@ class Seal(Record, frozen=True):
     predictions: sha256 of predictions.jsonl. labels: sha256 of the label file, committed to without opening it.
     ledger: how many label openings the run had seen when the seal was made; 0 means sealed blind.
     certificate: what probing the engine's determinism gave, unset if the reader asked for no probe.
+    pipelines: digest of the pipelines that the reader served, their calls and traces; unset if it served none.
+    sampled: those of them that sampled instead of decoding greedily; unset if none did.
     """
 
     reader: str
@@ -201,6 +245,8 @@ class Seal(Record, frozen=True):
     root: str = ""
     format: Literal[1] = 1
     certificate: Certificate | UnsetType = UNSET
+    pipelines: str | UnsetType = UNSET
+    sampled: tuple[str, ...] | UnsetType = UNSET
 
 
 class Timings(Record, frozen=True):

@@ -40,6 +40,10 @@ class Tokenizer(Protocol):
         """Ids of a text on its own."""
         ...
 
+    def special_in(self, text: str) -> str | None:
+        """The first special token that a text spells out; None if it spells none."""
+        ...
+
     def thinking(self) -> Literal["off", "on", "no switch", "unknown"]:
         """What the thinking switch is set to."""
         ...
@@ -87,6 +91,10 @@ class MessageBytes:
     def count(self, text: str) -> int:
         """Bytes of a text."""
         return len(text.encode())
+
+    def special_in(self, text: str) -> str | None:
+        """None: which texts the server's tokenizer takes for special tokens is not known here."""
+        return None
 
     def thinking(self) -> Literal["off", "on", "no switch", "unknown"]:
         """Unknown: the template is the server's."""

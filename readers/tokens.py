@@ -132,13 +132,12 @@ class ChatTokenizer:
         token itself, and a stored record could close its own message and speak as somebody else.
         """
         for message in chat:
-            for special in self._special:
-                if special in message.content:
-                    at = message.content.index(special)
-                    raise ModelError(
-                        f"the {message.role} message holds {special!r}, a special token of the model in {self.folder}, near "
-                        f"{message.content[max(0, at - 60) : at + 60]!r}; write it differently in the source"
-                    )
+            if (special := self.special_in(message.content)) is not None:
+                at = message.content.index(special)
+                raise ModelError(
+                    f"the {message.role} message holds {special!r}, a special token of the model in {self.folder}, near "
+                    f"{message.content[max(0, at - 60) : at + 60]!r}; write it differently in the source"
+                )
         ids: list[int] = self._render(chat, thinking=self._thinking, tokenize=True)
         return ids
 
@@ -155,6 +154,10 @@ class ChatTokenizer:
     def count(self, text: str) -> int:
         """Tokens of a text on its own, without special tokens."""
         return len(self._tokenizer.encode(text, add_special_tokens=False))
+
+    def special_in(self, text: str) -> str | None:
+        """The first special token that a text spells out; None if it spells none."""
+        return next((special for special in self._special if special in text), None)
 
     def thinking(self) -> Literal["off", "on", "no switch", "unknown"]:
         """What the template does with the thinking switch; ModelError if it speaks of thinking and ignores the switch."""

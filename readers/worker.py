@@ -15,10 +15,10 @@ from typing import BinaryIO
 import msgspec
 
 from offline.canonical import Record, encode
-from offline.errors import ColdreadError
+from offline.errors import ColdreadError, ConfigurationError
 from readers.engines import Engine, EngineStart, find_engine
 from readers.guard import Forbidden, check, forbid
-from readers.records import Output
+from readers.records import Decoding, Output
 
 
 class Start(Record, frozen=True, tag="start"):
@@ -29,10 +29,14 @@ class Start(Record, frozen=True, tag="start"):
 
 
 class Batch(Record, frozen=True, tag="batch"):
-    """Inputs to generate from. Unless `warm`, the engine first forgets what it keeps of earlier batches."""
+    """Inputs to generate from. Unless `warm`, the engine first forgets what it keeps of earlier batches.
+
+    decoding: how, for the calls of an algorithm; None for a reader's requests, which its settings describe.
+    """
 
     inputs: tuple[tuple[int, ...], ...]
     warm: bool = False
+    decoding: Decoding | None = None
 
 
 class Weigh(Record, frozen=True, tag="weigh"):
@@ -116,7 +120,14 @@ def _answer(engine: Engine, message: ToWorker) -> Done | Weighed:
     if not message.warm:
         # So that a batch's outputs depend on the batch alone, and a resumed read gives what an undisturbed one gives.
         forget()
-    return Done(outputs=tuple(engine.generate(message.inputs)))
+    if message.decoding is None:
+        return Done(outputs=tuple(engine.generate(message.inputs)))
+    complete: Callable[..., list[Output]] | None = getattr(engine, "complete", None)
+    if complete is None:
+        raise ConfigurationError(
+            "this engine only reads: it has no `complete`, which extraction by a model and pipelines need; choose another"
+        )
+    return Done(outputs=tuple(complete(message.inputs, message.decoding)))
 
 
 def die_with_parent() -> None:

@@ -19,11 +19,15 @@ Options = TypeVar("Options", bound=Record)
 
 
 class EngineStart(Record, frozen=True):
-    """What an engine is given: the frozen settings, the folder of the model on this machine, and the longest input's tokens."""
+    """What an engine is given: the frozen settings, the folder of the model on this machine, and the longest input's tokens.
+
+    structured: it will be asked to hold answers to a JSON Schema.
+    """
 
     settings: Settings
     model_folder: str
     longest: int
+    structured: bool = False
 
 
 class Engine(Protocol):
@@ -32,6 +36,9 @@ class Engine(Protocol):
     An engine may also offer `forget() -> None`, which empties whatever it keeps from one batch to the next (a prefix cache),
     and `logprobs(ids, tokens) -> list[float] | None`, natural logarithms of the probabilities of these tokens after these
     ids. The determinism certificate uses both where they are.
+
+    An engine that can serve the calls of algorithms (readers/calls.py) offers `complete(batch, decoding) -> list[Output]`: one
+    output for each input, in order, decoded as a `Decoding` says, which may hold it to a JSON Schema.
     """
 
     def environment(self) -> dict[str, str]:

@@ -1,0 +1,165 @@
+"""What asks a model beside reading, as it is configured: extraction of facts, and query-time pipelines."""
+
+from pathlib import Path
+from typing import Literal
+
+import msgspec
+from msgspec import UNSET
+
+from offline.canonical import Record
+from offline.configuration import check, find_config, load_yaml
+from offline.models import Reader
+
+
+class CallPrompt(Record, frozen=True):
+    """What a model is told in one stage of an algorithm. `user` holds that stage's slots in braces."""
+
+    system: str
+    user: str
+
+
+class ExtractorNumbers(Record, frozen=True):
+    """How a model extracts facts from statements (extract/frontends/llm.py).
+
+    statements: of one call. wave: calls made at once; the catalogue that they are shown is that of the wave before.
+    output_cap, input_cap: tokens of one call. constrained: hold answers to a JSON Schema while they are decoded; they are
+    validated either way. repair: ask once more, statement by statement, where validation failed. align: let the model map new
+    relation names to known ones. shown: names of the catalogue that a call is shown at most. Of the hybrid frontend,
+    examples: how many that agree make a form; conflicts: whether a form whose examples disagree is reviewed.
+    """
+
+    statements: int = 16
+    wave: int = 64
+    output_cap: int = 2_048
+    input_cap: int = 8_192
+    constrained: bool = True
+    repair: bool = True
+    align: bool = True
+    shown: int = 40
+    examples: int = 3
+    conflicts: bool = True
+
+
+class ExtractorUse(ExtractorNumbers, frozen=True, kw_only=True):
+    """An extractor as an experiment names it: a reader, a prompt in configs/prompts, and a catalogue that a person edited."""
+
+    reader: str | Reader
+    prompt: str = "extract"
+    catalogue: str | None = None
+
+
+class ExtractionPrompt(Record, frozen=True):
+    """The prompts of extraction by a model, one for each stage; their slots are named in extract/frontends/."""
+
+    name: str
+    extract: CallPrompt
+    repair: CallPrompt
+    align: CallPrompt
+    review: CallPrompt
+
+
+class CatalogueEntry(Record, frozen=True):
+    """A relation and the names that extraction found for it, itself among them."""
+
+    name: str
+    names: tuple[str, ...]
+
+
+class EditedCatalogue(Record, frozen=True):
+    """Relations as a person arranged them. `of`: digest of the catalogue that was edited, empty for one written by hand."""
+
+    relations: tuple[CatalogueEntry, ...]
+    of: str = ""
+
+
+class Extractor(ExtractorNumbers, frozen=True, kw_only=True):
+    """The same, resolved."""
+
+    reader: Reader
+    prompt: ExtractionPrompt
+    catalogue: EditedCatalogue | None = None
+
+
+class PipelineNumbers(Record, frozen=True):
+    """Settings of query-time pipelines (spec §9; the papers' numbers where they name one).
+
+    k: records or chunks retrieved. hops: planned hops at most. missing: what happens to a hop whose dependency has no answer:
+    it is skipped (the second paper's text), or ends the chain (its pseudo-code). foreign: what happens to candidates whose
+    position was not shown or whose entity does not stand in the record. output_cap: tokens of a structured call; answer_cap:
+    of a direct answer; input_cap: of any call. temperature, seed: of the one arm that samples. constrained: as in extraction.
+    """
+
+    k: int = 10
+    hops: int = 8
+    missing: Literal["skip", "stop"] = "skip"
+    foreign: Literal["drop", "keep"] = "drop"
+    output_cap: int = 1_024
+    answer_cap: int = 64
+    input_cap: int = 16_384
+    temperature: str = "0.7"
+    seed: int = 7
+    constrained: bool = True
+
+
+class PipelinePrompt(Record, frozen=True):
+    """The prompts of query-time pipelines, one for each kind of call; their slots are named in extract/pipelines/."""
+
+    name: str
+    candidates: CallPrompt
+    choose: CallPrompt
+    decompose: CallPrompt
+
+
+class PipelineUse(PipelineNumbers, frozen=True):
+    """How an experiment runs pipelines. prompt: a name in configs/prompts; direct answers use the reader's own prompt."""
+
+    prompt: str = "pipelines"
+
+
+class PipelineSettings(PipelineNumbers, frozen=True, kw_only=True):
+    """The same, resolved."""
+
+    prompt: PipelinePrompt
+
+
+def resolve_extractor(use: ExtractorUse, where: str) -> Extractor:
+    """The section with its reader, prompt and catalogue read; ConfigurationError for what cannot be used."""
+    beside = Path(where).parent
+    reader = use.reader if isinstance(use.reader, Reader) else load_yaml(find_config("readers", use.reader, beside), Reader)
+    numbers = {name: getattr(use, name) for name in ExtractorNumbers.__struct_fields__}
+    for name in ("statements", "wave", "output_cap", "input_cap", "shown", "examples"):
+        check(numbers[name] > 0, f"{where}: extractor: {name} must be positive")
+    return Extractor(
+        # A call's own cap counts; this is the largest, and what an input may have is bounded twice.
+        reader=_for_calls(reader, use.output_cap, use.input_cap),
+        prompt=load_yaml(find_config("prompts", use.prompt, beside), ExtractionPrompt),
+        catalogue=None if use.catalogue is None else load_yaml(beside / use.catalogue, EditedCatalogue),
+        **numbers,
+    )
+
+
+def _for_calls(reader: Reader, output_cap: int, input_cap: int) -> Reader:
+    """A reader as the calls of an algorithm use it; no certificate is made of those."""
+    return msgspec.structs.replace(reader, output_cap=output_cap, input_cap=min(reader.input_cap, input_cap), probe=UNSET)
+
+
+def pipeline_reader(reader: Reader, settings: PipelineNumbers) -> Reader:
+    """A reader as its pipelines call it."""
+    return _for_calls(reader, max(settings.output_cap, settings.answer_cap), settings.input_cap)
+
+
+def resolve_pipelines(use: PipelineUse, where: str) -> PipelineSettings:
+    """The section with its prompt read; ConfigurationError for what cannot be used."""
+    numbers = {name: getattr(use, name) for name in PipelineNumbers.__struct_fields__}
+    for name in ("k", "hops", "output_cap", "answer_cap", "input_cap"):
+        check(numbers[name] > 0, f"{where}: pipelines: {name} must be positive")
+    check(_is_temperature(use.temperature), f"{where}: pipelines: temperature {use.temperature!r} is no decimal above 0")
+    prompt = load_yaml(find_config("prompts", use.prompt, Path(where).parent), PipelinePrompt)
+    return PipelineSettings(prompt=prompt, **numbers)
+
+
+def _is_temperature(text: str) -> bool:
+    try:
+        return 0 < float(text) < 100
+    except ValueError:
+        return False

@@ -1,0 +1,233 @@
+"""Calls of an algorithm to a model: chats in, answers out, every distinct call made once and kept in a transcript.
+
+Extraction by a model and query-time pipelines are algorithms that ask: what they ask next depends on what was answered. Such
+an algorithm is given a `Caller` and nothing else that could generate. Behind it stands an engine (readers/live.py), or the
+transcript of an earlier run: then the algorithm runs again, and each of its calls must be one that was made, byte for byte.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+
+import numpy as np
+
+from offline.canonical import Record, digest_of, read_bytes, read_lines, read_record, write_bytes, write_lines, write_record
+from offline.errors import AlteredError, InputLinkError, OutputLinkError
+from offline.records import Message
+from readers.records import Call, Decoding, Output, Prediction, Settings, StageCounts
+from readers.served import Tokenizer
+
+
+class Ask(Record, frozen=True):
+    """One call: the chat, how its answer is decoded, and the stage of the algorithm that it is counted under."""
+
+    stage: str
+    chat: tuple[Message, ...]
+    decoding: Decoding
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """A call with its input ids and its decoding."""
+
+    call: Call
+    ids: tuple[int, ...]
+    decoding: Decoding
+
+
+# Outputs of calls that were not made before, in order.
+Source = Callable[[Sequence[Prepared]], list[Output]]
+
+
+@dataclass
+class Transcript:
+    """Every distinct call of an algorithm, in the order in which it first made them, and what was answered."""
+
+    settings: Settings
+    calls: list[Call] = field(default_factory=list)
+    ids: list[tuple[int, ...]] = field(default_factory=list)
+    decodings: dict[str, Decoding] = field(default_factory=dict)
+    predictions: list[Prediction] = field(default_factory=list)
+
+    def counts(self) -> dict[str, StageCounts]:
+        """What each stage cost; for a served model tokens are bytes."""
+        found: dict[str, StageCounts] = {}
+        for call, prediction in zip(self.calls, self.predictions, strict=True):
+            before = found.get(call.stage, StageCounts(0, 0, 0, 0))
+            found[call.stage] = StageCounts(
+                calls=before.calls + 1,
+                failed=before.failed + (prediction.finish_reason == "error"),
+                input_tokens=before.input_tokens + call.length,
+                output_tokens=before.output_tokens + len(prediction.output_ids),
+            )
+        return found
+
+
+class Caller:
+    """Makes calls in waves: all that is asked at once goes to the source at once, each distinct call a single time."""
+
+    def __init__(self, settings: Settings, tokenizer: Tokenizer, source: Source) -> None:
+        self.transcript = Transcript(settings)
+        self._tokenizer = tokenizer
+        self._source = source
+        self._answers: dict[str, Prediction] = {}
+
+    @property
+    def settings(self) -> Settings:
+        """The frozen settings of the model that is asked."""
+        return self.transcript.settings
+
+    def room(self, decoding: Decoding) -> int:
+        """Input tokens that a call may have: the smaller of the reader's cap and the window less the output cap."""
+        settings = self.settings
+        window = settings.window - decoding.output_cap if settings.window > 0 else settings.reader.input_cap
+        return min(settings.reader.input_cap, window)
+
+    def special_in(self, text: str) -> str | None:
+        """The first special token of the model that a text spells out: no call can carry it. None if there is none."""
+        return self._tokenizer.special_in(text)
+
+    def count(self, text: str) -> int:
+        """Tokens of a text on its own."""
+        return self._tokenizer.count(text)
+
+    def ask(self, asks: Sequence[Ask]) -> list[Prediction]:
+        """The answers to one wave, in order. A call that cannot be made is a failed answer that says why, never an error."""
+        names = []
+        fresh: dict[str, Prepared] = {}
+        for ask in asks:
+            prepared = self._prepare(ask)
+            names.append(prepared.call.digest)
+            if prepared.call.digest not in self._answers:
+                fresh.setdefault(prepared.call.digest, prepared)
+        possible = [prepared for prepared in fresh.values() if prepared.call.refused is None]
+        made = dict(zip((p.call.digest for p in possible), self._source(possible) if possible else (), strict=True))
+        for name, prepared in fresh.items():
+            self._keep(prepared, made.get(name, Output(ids=(), finish_reason="error", error=prepared.call.refused)))
+        return [self._answers[name] for name in names]
+
+    def _prepare(self, ask: Ask) -> Prepared:
+        settings, decoding = self.settings, digest_of(ask.decoding)
+        special = next(filter(None, (self.special_in(message.content) for message in ask.chat)), None)
+        refused: str | None = None
+        ids: tuple[int, ...] = ()
+        if special is not None:
+            refused = f"the chat spells out {special!r}, a special token of the model"
+        else:
+            ids = tuple(self._tokenizer.encode(ask.chat))
+            if len(ids) > (room := self.room(ask.decoding)):
+                refused = f"the input has {len(ids)} tokens, of {room} that there is room for"
+        identity = ids if refused is None else ask.chat
+        name = digest_of((identity, decoding, settings.stop_ids, settings.fingerprint))
+        kept = ids if refused is None else ()
+        call = Call(digest=name, stage=ask.stage, decoding=decoding, offset=0, length=len(kept), refused=refused)
+        return Prepared(call, kept, ask.decoding)
+
+    def _keep(self, prepared: Prepared, output: Output) -> None:
+        kept, call = self.transcript, prepared.call
+        offset = kept.calls[-1].offset + kept.calls[-1].length if kept.calls else 0
+        prediction = Prediction(
+            request=call.digest,
+            output_ids=output.ids,
+            text=self._tokenizer.decode(output.ids),
+            finish_reason=output.finish_reason,
+            error=output.error,
+            reported=output.reported,
+        )
+        kept.calls.append(
+            Call(
+                digest=call.digest,
+                stage=call.stage,
+                decoding=call.decoding,
+                offset=offset,
+                length=call.length,
+                refused=call.refused,
+            )
+        )
+        kept.ids.append(prepared.ids)
+        kept.decodings.setdefault(call.decoding, prepared.decoding)
+        kept.predictions.append(prediction)
+        self._answers[call.digest] = prediction
+
+
+SETTINGS, CALLS, DECODINGS, INPUTS, ANSWERS = "settings.json", "calls.jsonl", "decodings.jsonl", "inputs.u32", "answers.jsonl"
+
+
+def write_transcript(folder: Path, transcript: Transcript) -> None:
+    """Store a transcript; its ids as little-endian uint32 in one file, in call order."""
+    write_record(folder / SETTINGS, transcript.settings)
+    write_lines(folder / CALLS, transcript.calls)
+    write_lines(folder / DECODINGS, transcript.decodings.values())
+    write_bytes(folder / INPUTS, (np.array(ids, dtype="<u4").tobytes() for ids in transcript.ids))
+    write_lines(folder / ANSWERS, transcript.predictions)
+
+
+def read_transcript(folder: Path) -> Transcript:
+    """What `write_transcript` stored; AlteredError if its parts do not fit each other."""
+    calls, predictions = list(read_lines(folder / CALLS, Call)), list(read_lines(folder / ANSWERS, Prediction))
+    data = read_bytes(folder / INPUTS)
+    if [call.digest for call in calls] != [prediction.request for prediction in predictions]:
+        raise AlteredError(f"{folder / ANSWERS}: not the answers to the calls in {CALLS}")
+    if len(data) != 4 * sum(call.length for call in calls):
+        raise AlteredError(f"{folder / INPUTS}: {len(data)} bytes do not fit the index in {CALLS}")
+    flat: list[int] = np.frombuffer(data, dtype="<u4").tolist()
+    return Transcript(
+        settings=read_record(folder / SETTINGS, Settings),
+        calls=calls,
+        ids=[tuple(flat[call.offset : call.offset + call.length]) for call in calls],
+        decodings={digest_of(decoding): decoding for decoding in read_lines(folder / DECODINGS, Decoding)},
+        predictions=predictions,
+    )
+
+
+class Recorded:
+    """A source that knows the answers of a transcript and no others."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.transcript = read_transcript(folder)
+
+    @cached_property
+    def _outputs(self) -> dict[str, Output]:
+        return {
+            p.request: Output(ids=p.output_ids, finish_reason=p.finish_reason, error=p.error, reported=p.reported)
+            for p in self.transcript.predictions
+        }
+
+    def __call__(self, calls: Sequence[Prepared]) -> list[Output]:
+        """The recorded outputs; InputLinkError for a call that was never made."""
+        for prepared in calls:
+            if prepared.call.digest not in self._outputs:
+                raise InputLinkError(
+                    f"{self.folder / CALLS}: run again, stage {prepared.call.stage!r} makes the call "
+                    f"{prepared.call.digest[:12]}…, which is not among those that were made"
+                )
+        return [self._outputs[prepared.call.digest] for prepared in calls]
+
+
+def check_transcript(recorded: Recorded, again: Transcript) -> int:
+    """Compare the transcript of an algorithm that ran again on recorded answers; how many calls it has.
+
+    InputLinkError for the first call that comes out otherwise, OutputLinkError for the first answer.
+    """
+    folder, stored = recorded.folder, recorded.transcript
+    for number, (call, ids, one, other) in enumerate(_side_by_side(stored, again), 1):
+        where = f"line {number}, stage {call.stage!r}"
+        if one[0] != call or one[1] != ids:
+            raise InputLinkError(f"{folder / CALLS}, {where}: this call comes out differently when the algorithm runs again")
+        if other != one[2]:
+            raise OutputLinkError(f"{folder / ANSWERS}, {where}: its output ids do not decode to the stored text")
+    if len(stored.calls) != len(again.calls):
+        raise InputLinkError(f"{folder / CALLS}: {len(stored.calls)} calls; run again, the algorithm makes {len(again.calls)}")
+    if stored.decodings != again.decodings:
+        raise InputLinkError(f"{folder / DECODINGS}: not the decodings that these calls have when the algorithm runs again")
+    return len(again.calls)
+
+
+def _side_by_side(
+    stored: Transcript, again: Transcript
+) -> Iterator[tuple[Call, tuple[int, ...], tuple[Call, tuple[int, ...], Prediction], Prediction]]:
+    of_stored = zip(stored.calls, stored.ids, stored.predictions, strict=True)
+    for call, ids, prediction, one in zip(again.calls, again.ids, again.predictions, of_stored, strict=False):
+        yield call, ids, one, prediction
