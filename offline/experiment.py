@@ -199,6 +199,11 @@ class ReaderPlan(Record, frozen=True):
     views: tuple[str, ...]
     pipelines: tuple[str, ...] | UnsetType = UNSET
 
+    @property
+    def answered(self) -> tuple[str, ...]:
+        """All that it answers questions through: its views, then its pipelines."""
+        return (*self.views, *(self.pipelines or ()))
+
 
 class ResolvedExperiment(Record, frozen=True):
     """An experiment with every name replaced by its content; what a run folder's experiment.yaml holds."""
@@ -217,6 +222,16 @@ class ResolvedExperiment(Record, frozen=True):
     extractor: Extractor | UnsetType = UNSET
     pipelines: PipelineSettings | UnsetType = UNSET
     format: Literal[1] = 1
+
+    @property
+    def served(self) -> tuple[str, ...]:
+        """The pipelines that any reader serves, in order of first mention."""
+        return tuple(dict.fromkeys(name for plan in self.readers for name in plan.pipelines or ()))
+
+    @property
+    def answered(self) -> tuple[str, ...]:
+        """All that questions are answered through: the views, then the pipelines."""
+        return (*self.views, *self.served)
 
 
 def _plan(use: ReaderUse, experiment: Experiment, where: str) -> ReaderPlan:
@@ -355,8 +370,8 @@ def resolve(experiment: Experiment, limit: int | None, where: str) -> ResolvedEx
     check(len(set(names)) == len(names), f"{where}: two readers share a name")
     analysis = experiment.analysis
     if analysis is not UNSET:
-        answered = {p.reader.name: (*p.views, *(p.pipelines or ())) for p in plans}
-        known = (*experiment.views, *(name for p in plans for name in p.pipelines or ()))
+        answered = {plan.reader.name: plan.answered for plan in plans}
+        known = (*experiment.views, *(name for plan in plans for name in plan.pipelines or ()))
         analysis = resolve_analysis(analysis, known, answered, where)
     # Where the data lies is not what it is: the run records the source's sha256 instead of a path of this machine.
     data = (
