@@ -551,6 +551,20 @@ def contrast(
 
 
 @app.command()
+def pipelines(
+    folder: RunArgument,
+    reader: Annotated[str | None, typer.Option(help="Only this reader.")] = None,
+    as_json: Json = False,
+) -> None:
+    """Tell what pipelines did: candidates, hops, abstentions, calls; once scored, what their parts are worth. Opens no label."""
+    from eval import pipeline_tables as tables
+    from eval.pipelines import pipelines as diagnose
+
+    result = diagnose(RunFolder(folder), reader)
+    _print(as_json, result, lambda console: tables.pipelines(console, result))
+
+
+@app.command()
 def pin(
     model: Annotated[str, typer.Argument(metavar="MODEL", help="A hub repository (owner/name), or a local folder.")],
     revision: Annotated[str, typer.Option(help="A branch, tag or commit of the repository.")] = "main",

@@ -57,8 +57,8 @@ def _of_views(run: RunFolder, reader: str, scores: Sequence[Score]) -> Iterator[
 def _of_pipelines(run: RunFolder, reader: str, scores: Sequence[Score]) -> list[Asked]:
     """Calls that questions or pipelines share are counted for each of them."""
     experiment, data, stored = run.experiment(), read_data(run), read_stored(run, reader)
-    # What a pipeline asks follows from these, its reader and what that answers.
-    shared = digest_of((experiment.pipelines, experiment.prompt, experiment.settings.tokenizer))
+    # What a pipeline asks follows from these, and from what its reader answers.
+    shared = digest_of((experiment.pipelines, experiment.prompt, experiment.settings))
     histories = {history.id: digest_of(history) for history in data.histories}
     about = {q.id: digest_of((shared, histories[q.history], q)) for q in data.questions}
     found = []
@@ -66,7 +66,7 @@ def _of_pipelines(run: RunFolder, reader: str, scores: Sequence[Score]) -> list[
         made = [made for made in stored.made([trace]) if made.call.refused is None]
         asked = Asked(
             score=score,
-            given=digest_of((about[trace.question], trace.pipeline, trace.evidence)),
+            given=digest_of((about[trace.question], trace.pipeline)),
             too_long=False,
             requests=tuple(each.call.digest for each in made),
             input_size=sum(each.call.length for each in made),

@@ -108,8 +108,7 @@ def check_same_messages(a: Side, b: Side, view: str) -> None:
     evidence loses its `cut` oldest lines, which text and count determine. That the digests are those of the stored texts
     is what freezing makes them and `replay` proves again.
 
-    What a pipeline asks depends on what its reader answers. The same must be its settings, prompts, history and question, and
-    the records that it retrieved for the question itself.
+    What a pipeline asks depends on what its reader answers; the same must be its settings, prompts, history and question.
     """
     ours, theirs = a.items[view], b.items[view]
     where = f"view {view!r} of {_name(a)} and {_name(b)}"

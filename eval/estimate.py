@@ -15,14 +15,19 @@ from msgspec import UNSET
 from msgspec.structs import replace
 
 from eval.run import Plan, Say, run_all
+from extract.pipelines.schedule import run_pipelines
 from offline.errors import ModelError
 from offline.experiment import ReaderPlan, ResolvedExperiment, RetrievalSettings
 from offline.models import Encoder, Reranker
 from offline.run_folder import RunFolder
 from offline.steps import ModelWork, compiled, model_work, read_data, read_evidence, read_packets
 from offline.views.retrieval import lexical
+from readers.calls import Caller, Prepared
 from readers.pins import find_tokenizer, locate, missing
 from readers.read import freeze_requests
+from readers.records import Model, Output
+from readers.requests import make_settings
+from readers.served import CODEC_FOLDER, MessageBytes
 from readers.tokens import messages
 
 # Tokens of a usual answer, for the estimate of minutes: the embedded reader gives 22 on the demo.
@@ -38,7 +43,7 @@ class Rates:
 
 
 def dry_run(plan: Plan, say: Say, rates: Rates) -> dict[str, Any]:
-    """What the run would cost, reader by reader.
+    """What the run would cost, reader by reader. What pipelines ask after their first calls depends on the answers.
 
     A view that ranks by a model is reckoned as the one that BM25 gives in its place, of about the same length.
     """
@@ -58,6 +63,8 @@ def dry_run(plan: Plan, say: Say, rates: Rates) -> dict[str, Any]:
         for given, plain in zip(wanted.readers, experiment.readers, strict=True):
             readers[given.reader.name] = _estimate(run, experiment, plain, [stand_ins[view] for view in given.views], rates)
             readers[given.reader.name]["tokens_counted"] &= all(stand_ins[view] == view for view in given.views)
+            if given.pipelines:
+                readers[given.reader.name]["pipelines"] = _pipelines(run, wanted, given)
         encoding = _encoding(run, wanted, numbers, work)
         size = sum(path.stat().st_size for path in run.path.rglob("*") if path.is_file())
         free = shutil.disk_usage(name).free
@@ -143,6 +150,23 @@ def _estimate(
         "download": None if lacking is None else {"model": lacking.model, "bytes": lacking.size},
         **({"note": note} if note else {}),
     }
+
+
+def _pipelines(run: RunFolder, experiment: ResolvedExperiment, plan: ReaderPlan) -> dict[str, int]:
+    """What is known of a reader's pipelines before anything is answered: answers to give, and the first wave of calls."""
+    waves: list[int] = []
+
+    def nothing(calls: Sequence[Prepared]) -> list[Output]:
+        waves.append(len(calls))
+        return [Output(ids=(), finish_reason="stop")] * len(calls)
+
+    # Which calls are distinct does not hang on the tokenizer, so this one, which needs no file of the model, will do.
+    tokenizer = MessageBytes(CODEC_FOLDER)
+    settings = make_settings(replace(plan.reader, input_cap=1 << 40), Model(fingerprint="", files=()), tokenizer)
+    data = read_data(run)
+    caller = Caller(settings, tokenizer, nothing)
+    run_pipelines(plan.pipelines or (), data.histories, data.questions, experiment, caller)
+    return {"pipelines": len(plan.pipelines or ()), "questions": len(data.questions), "calls_at_least": waves[0]}
 
 
 def _guess(run: RunFolder, experiment: ResolvedExperiment, plan: ReaderPlan) -> dict[str, dict[tuple[str, str], int]]:

@@ -100,7 +100,7 @@ def summarise(asked: Sequence[Asked], packets: Mapping[str, Packet], metric: str
     for item in asked:
         classes.setdefault(item.score.hop_class, []).append(item.score.metrics[metric])
     return {
-        "accuracy": {name: _accuracy(sum(right), len(right)) for name, right in classes.items()},
+        "accuracy": {name: accuracy(sum(right), len(right)) for name, right in classes.items()},
         "unit": unit,
         "input_mean": round(sum(item.input_size for item in asked) / len(asked), 1),
         "output_mean": round(sum(item.output_size for item in asked) / len(asked), 1),
@@ -111,7 +111,8 @@ def summarise(asked: Sequence[Asked], packets: Mapping[str, Packet], metric: str
     }
 
 
-def _accuracy(correct: int, questions: int) -> dict[str, Any]:
+def accuracy(correct: int, questions: int) -> dict[str, Any]:
+    """Counts, percent, and the Wilson 95 % interval in percent."""
     low, high = wilson(correct, questions)
     return {
         "questions": questions,

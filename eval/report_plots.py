@@ -68,14 +68,16 @@ def figures(source: Source, rows: Sequence[Row], gold_shown: dict[tuple[str, str
             tuple(_scatter(source, points, "input", lambda point: f"mean input, {point['unit']}", log=True)),
         )
     )
-    for point in points:
+    # A pipeline has no evidence but what it comes to retrieve.
+    held = [point for point in points if (point["view"], point["hop_class"]) in gold_shown]
+    for point in held:
         shown, of = gold_shown[point["view"], point["hop_class"]]
         point["shown"] = 100 * shown / of
     drawn.append(
         Figure(
             "What the evidence holds",
             "Questions with a gold in their evidence, in percent, against percent right; on the dashed line the two are equal.",
-            tuple(_scatter(source, points, "shown", lambda point: "gold in the evidence, %", log=False)),
+            tuple(_scatter(source, held, "shown", lambda point: "gold in the evidence, %", log=False)),
         )
     )
     drawn += _paired(source)

@@ -53,8 +53,8 @@ class Stored:
 
 
 def failed(trace: Trace) -> bool:
-    """Whether a fault left a question without an answer; an abstention is an answer."""
-    return trace.answered_by == "none" and trace.fault is not None
+    """Whether a fault left a question without an answer; an abstention that nothing went wrong with is an answer."""
+    return trace.fault is not None and (trace.answered_by == "none" or not trace.answer)
 
 
 def read_traces(run: RunFolder, reader: str) -> tuple[Trace, ...]:

@@ -1,0 +1,175 @@
+"""Diagnostics of pipelines: what they did, counted without a label, and on a scored run what their parts are worth."""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+import msgspec
+
+from eval.audit import verify_run
+from eval.main_table import accuracy
+from eval.report_source import METRIC
+from eval.score import sealed_blind
+from eval.scored import Scored, Scores, by_hops, read_scored
+from eval.statistics import count_pairs
+from extract.pipelines.arms import Direct, Structured, parse
+from extract.pipelines.candidates import usable
+from extract.pipelines.diagnosis import diagnose
+from extract.pipelines.records import Trace
+from extract.pipelines.sh_conflict import LLM
+from extract.pipelines.stored import Stored, read_stored
+from offline.asking import PipelineSettings
+from offline.errors import StateError
+from offline.experiment import ReaderPlan
+from offline.run_folder import RunFolder
+from readers.records import Seal
+
+
+@dataclass(frozen=True)
+class Served:
+    """One reader's pipelines; `traces` by pipeline, then by question."""
+
+    stored: Stored
+    settings: PipelineSettings
+    traces: dict[str, dict[str, Trace]]
+
+    def listed(self, trace: Trace) -> frozenset[tuple[int, str]]:
+        """Position and value of the candidates that a policy saw; none where nothing was listed."""
+        if trace.candidates is None:
+            return frozenset()
+        candidates = usable(self.stored.candidates[trace.candidates], self.settings)
+        return frozenset((candidate.position, candidate.entity) for candidate in candidates)
+
+    def contested(self, trace: Trace) -> bool:
+        """Whether there were two positions or more to choose from."""
+        return len({position for position, _ in self.listed(trace)}) > 1
+
+
+def pipelines(run: RunFolder, reader: str | None) -> dict[str, Any]:
+    """What `coldread pipelines --json` prints. Opens no label; with stored scores it also sets pipelines against each other.
+
+    StateError unless the run is sealed and a reader of it (the one named, if any) serves pipelines.
+    """
+    experiment = run.experiment()
+    plans = [plan for plan in experiment.readers if plan.pipelines and reader in (None, plan.reader.name)]
+    if not plans:
+        able = ", ".join(plan.reader.name for plan in experiment.readers if plan.pipelines)
+        who = "no reader" if reader is None else f"no reader {reader!r} that"
+        raise StateError(f"{run.path} has {who} serves pipelines; those that do: {able or 'none'}")
+    scored = read_scored(run) if run.has("scores") else None
+    seals = verify_run(run) if scored is None else scored.seals
+    assert experiment.pipelines  # resolved wherever a reader serves any
+    return {
+        "run": str(run.path),
+        "settings": {name: getattr(experiment.pipelines, name) for name in experiment.pipelines.__struct_fields__[:-1]},
+        "metric": None if scored is None else METRIC,
+        "readers": {
+            plan.reader.name: _reader(run, plan, experiment.pipelines, seals[plan.reader.name], scored) for plan in plans
+        },
+    }
+
+
+def _reader(
+    run: RunFolder, plan: ReaderPlan, settings: PipelineSettings, seal: Seal, scored: Scored | None
+) -> dict[str, Any]:
+    stored = read_stored(run, plan.reader.name)
+    traces: dict[str, dict[str, Trace]] = {name: {} for name in plan.pipelines or ()}
+    for trace in stored.traces:
+        traces[trace.pipeline][trace.question] = trace
+    served = Served(stored, settings, traces)
+    found: dict[str, Any] = {
+        "root": seal.root,
+        "sealed_blind": sealed_blind(seal),
+        "sampled": list(seal.sampled or ()),
+        "pipelines": {name: _pipeline(served, name) for name in traces},
+        "stages": {stage: msgspec.to_builtins(counts) for stage, counts in stored.transcript.counts().items()},
+        "agreement": list(_agreement(served)),
+    }
+    if scored is not None:
+        scores = {name: scored.scores[plan.reader.name, name] for name in traces}
+        found["isolation"] = list(_isolation(served, scores))
+        found["complementarity"] = list(_complementarity(scores))
+    return found
+
+
+def _pipeline(served: Served, name: str) -> dict[str, Any]:
+    """A pipeline's diagnosis, and what its answers rest on: distinct calls and their tokens."""
+    traces = list(served.traces[name].values())
+    made = served.stored.made(traces)
+    return {
+        **msgspec.to_builtins(diagnose(name, traces, served.stored, served.settings)),
+        "calls": len(made),
+        "input_tokens": sum(each.call.length for each in made),
+        "output_tokens": sum(len(each.prediction.output_ids) for each in made),
+    }
+
+
+def _structured(names: Iterable[str]) -> Iterator[tuple[str, Structured]]:
+    """Those of the pipelines that are ours and choose among candidates."""
+    for name in names:
+        arm = parse(name)
+        if isinstance(arm, Structured):
+            yield name, arm
+
+
+def _agreement(served: Served) -> Iterator[dict[str, Any]]:
+    """How often a list that was asked for again is the same: positions and values, in any order."""
+    single = [(name, arm.method) for name, arm in _structured(served.traces) if not arm.chain]
+    first = {method.unit: name for name, method in reversed(single) if not method.again}
+    for name, method in single:
+        if method.again and method.unit in first:
+            base = first[method.unit]
+            traces, others = served.traces[name], served.traces[base]
+            same = sum(served.listed(trace) == served.listed(others[question]) for question, trace in traces.items())
+            yield {"pipeline": name, "against": base, "lists": len(traces), "same": same}
+
+
+def _isolation(served: Served, scores: dict[str, Scores]) -> Iterator[dict[str, Any]]:
+    """Code against the model as executor of one policy over the very same candidate lists."""
+    arms = dict(_structured(served.traces))
+    by_model = [name for name, arm in arms.items() if arm.method.policy == LLM and not arm.chain]
+    for name, code in ((name, code) for name in by_model for code in arms if _executes(arms[code], arms[name])):
+        traces, others = served.traces[name], served.traces[code]
+        shared = frozenset(q for q, trace in traces.items() if trace.candidates == others[q].candidates)
+        contested = frozenset(q for q in shared if served.contested(traces[q]))
+        for population, members in (("all", shared), ("contested", contested)):
+            for hop_class, questions in by_hops(scores[name], members, population) if members else ():
+                right = [(scores[code][q].metrics[METRIC], scores[name][q].metrics[METRIC]) for q in questions]
+                chosen = [(others[q].chosen, traces[q].chosen) for q in questions]
+                yield {
+                    "code": code,
+                    "model": name,
+                    "population": population,
+                    "hop_class": hop_class,
+                    "questions": len(questions),
+                    "right_code": accuracy(sum(one for one, _ in right), len(right)),
+                    "right_model": accuracy(sum(other for _, other in right), len(right)),
+                    "same_position": sum(one is not None and one == other for one, other in chosen),
+                }
+
+
+def _executes(code: Structured, model: Structured) -> bool:
+    """Whether code does what the model is asked to do, and all else is equal."""
+    return code == replace(model, method=replace(model.method, policy="newest"))
+
+
+def _complementarity(scores: dict[str, Scores]) -> Iterator[dict[str, Any]]:
+    """Every structured pipeline against the direct answer from the same kind of records."""
+    directs = {arm.unit: name for name in scores if isinstance(arm := parse(name), Direct) and not arm.sampled}
+    for name, arm in _structured(scores):
+        direct, ours = directs.get(arm.method.unit), scores[name]
+        for hop_class, questions in by_hops(ours, frozenset(ours), "all") if direct else ():
+            pairs = count_pairs((ours[q].metrics[METRIC], scores[direct][q].metrics[METRIC]) for q in questions)
+            yield {
+                "pipeline": name,
+                "direct": direct,
+                "hop_class": hop_class,
+                "questions": pairs.questions,
+                "both": pairs.both,
+                "only_pipeline": pairs.only_a,
+                "only_direct": pairs.only_b,
+                "neither": pairs.neither,
+                "direct_where_right": accuracy(pairs.both, pairs.correct_a),
+                "direct_where_wrong": accuracy(pairs.only_b, pairs.questions - pairs.correct_a),
+            }
+
