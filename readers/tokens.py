@@ -7,7 +7,7 @@ import json
 import os
 import re
 import shutil
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import Any, Literal
@@ -22,16 +22,20 @@ from offline.records import Message
 from readers.pins import tokenizer_files
 from readers.served import MessageBytes, Tokenizer
 
-_SLOT = re.compile(r"\{(evidence|question)\}")
 # What a template is tried out with.
 _SAMPLE = (Message(role="system", content="s"), Message(role="user", content="e q"))
 
 
+def fill(system: str, user: str, values: Mapping[str, str]) -> tuple[Message, Message]:
+    """System and user message; the user's slots are filled in one pass, so braces in a value stay text."""
+    slot = re.compile("|".join(re.escape("{" + name + "}") for name in values))
+    filled = slot.sub(lambda found: values[found[0][1:-1]], user)
+    return Message(role="system", content=system), Message(role="user", content=filled.strip())
+
+
 def messages(prompt: Prompt, evidence: str, question: str) -> tuple[Message, Message]:
-    """System and user message. Slots are filled in one pass: braces in evidence or question stay text."""
-    values = {"evidence": evidence or prompt.no_evidence, "question": question}
-    user = _SLOT.sub(lambda slot: values[slot[1]], prompt.user)
-    return Message(role="system", content=prompt.system), Message(role="user", content=user.strip())
+    """What a reader is told of one question."""
+    return fill(prompt.system, prompt.user, {"evidence": evidence or prompt.no_evidence, "question": question})
 
 
 def copy_tokenizer(model_folder: Path, out: Path) -> None:
