@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from msgspec import UNSET
 
 from extract.pipelines import Case, Pipeline, Steps, find_pipeline
-from extract.pipelines.records import CandidateList, Trace
+from extract.pipelines.records import CandidateList, Trace, lists_of
 from offline.errors import ColdreadError, ConfigurationError
 from offline.experiment import ResolvedExperiment
 from offline.memory import Records
@@ -107,5 +107,4 @@ def run_pipelines(
 
 def _named(traces: Sequence[Trace], lists: dict[str, CandidateList]) -> tuple[CandidateList, ...]:
     """The lists that traces name, in the order in which they do."""
-    names = (name for trace in traces for name in (*(hop.candidates for hop in trace.hops), trace.candidates))
-    return tuple(lists[name] for name in dict.fromkeys(names) if name is not None)
+    return tuple(lists[name] for name in dict.fromkeys(name for trace in traces for name in lists_of(trace)))
