@@ -168,8 +168,8 @@ def extract(folder: RunArgument, as_json: Json = False) -> None:
     from eval import run as steps
 
     place = RunFolder(folder)
-    with place.lock():
-        steps.extract(place, place.experiment(), _say)
+    with place.lock(), _bars("extract", "calls") as progress:
+        steps.extract(place, place.experiment(), _say, progress)
     _print(as_json, {"run": str(folder), "step": "extract"}, lambda console: None)
 
 
