@@ -127,8 +127,8 @@ def run(
         _print(as_json, estimate, lambda console: tables.estimate(console, estimate))
         return
     folder = RunFolder(out or steps.default_out(plan.experiment))
-    with _bars("encode", "texts") as encoding, _progress() as progress:
-        steps.run_all(folder, plan, until, _say, progress, encoding)
+    with _bars("extract", "calls") as extracting, _bars("encode", "texts") as encoding, _progress() as progress:
+        steps.run_all(folder, plan, until, _say, steps.Watch(extracting, encoding, progress))
     scored = until == "score" and bool(plan.experiment.readers)
     summary = score_summary(folder, plan.experiment) if scored else {}
     _print(
