@@ -43,15 +43,15 @@ def _did(console: Console, found: dict[str, Any]) -> None:
 
 
 def _cost(console: Console, found: dict[str, Any]) -> None:
-    """Of pipelines, what their answers rest on; of stages, each call once."""
-    table = new_table("distinct calls that their answers rest on", ("pipeline",), ("calls", "input", "output"))
+    """Of pipelines, distinct calls that their answers rest on; of stages, each call once."""
+    keys = ("calls", "failed", "input_tokens", "output_tokens")
+    table = new_table("distinct calls that their answers rest on", ("pipeline",), ("calls", "failed", "input", "output"))
     for name, row in found["pipelines"].items():
-        table.add_row(name, *(str(row[key]) for key in ("calls", "input_tokens", "output_tokens")))
+        table.add_row(name, *(str(sum(cost[key] for cost in row["costs"].values())) for key in keys))
     console.print(table)
     stages = new_table("calls by stage, each once", ("stage",), ("calls", "failed", "input", "output", "seconds"))
     for stage, row in found["stages"].items():
-        counts = (str(row[key]) for key in ("calls", "failed", "input_tokens", "output_tokens"))
-        stages.add_row(stage, *counts, row["seconds"])
+        stages.add_row(stage, *(str(row[key]) for key in keys), row["seconds"] or "-")
     console.print(stages)
 
 

@@ -1,7 +1,7 @@
 """Diagnostics of pipelines: what they did, counted without a label, and on a scored run what their parts are worth."""
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import msgspec
@@ -13,10 +13,10 @@ from eval.score import sealed_blind
 from eval.scored import Scored, Scores, by_hops, read_scored
 from eval.statistics import count_pairs
 from extract.pipelines.arms import Direct, Structured, parse
-from extract.pipelines.candidates import usable
-from extract.pipelines.diagnosis import diagnose
+from extract.pipelines.diagnostics import agreement, by_pipeline, diagnose, is_contested
 from extract.pipelines.records import Trace
 from extract.pipelines.sh_conflict import LLM
+from extract.pipelines.steps import read_spent
 from extract.pipelines.stored import Stored, read_stored
 from offline.asking import PipelineSettings
 from offline.errors import StateError
@@ -25,24 +25,8 @@ from offline.run_folder import RunFolder
 from readers.records import Seal
 
 
-@dataclass(frozen=True)
-class Served:
-    """One reader's pipelines; `traces` by pipeline, then by question."""
-
-    stored: Stored
-    settings: PipelineSettings
-    traces: dict[str, dict[str, Trace]]
-
-    def listed(self, trace: Trace) -> frozenset[tuple[int, str]]:
-        """Position and value of the candidates that a policy saw; none where nothing was listed."""
-        if trace.candidates is None:
-            return frozenset()
-        candidates = usable(self.stored.candidates[trace.candidates], self.settings)
-        return frozenset((candidate.position, candidate.entity) for candidate in candidates)
-
-    def contested(self, trace: Trace) -> bool:
-        """Whether there were two positions or more to choose from."""
-        return len({position for position, _ in self.listed(trace)}) > 1
+# By pipeline, then by question.
+Traces = dict[str, dict[str, Trace]]
 
 
 def pipelines(run: RunFolder, reader: str | None) -> dict[str, Any]:
@@ -73,34 +57,31 @@ def _reader(
     run: RunFolder, plan: ReaderPlan, settings: PipelineSettings, seal: Seal, scored: Scored | None
 ) -> dict[str, Any]:
     stored = read_stored(run, plan.reader.name)
-    traces: dict[str, dict[str, Trace]] = {name: {} for name in plan.pipelines or ()}
-    for trace in stored.traces:
-        traces[trace.pipeline][trace.question] = trace
-    served = Served(stored, settings, traces)
+    traces = {name: {trace.question: trace for trace in own} for name, own in by_pipeline(stored.traces).items()}
     found: dict[str, Any] = {
         "root": seal.root,
         "sealed_blind": sealed_blind(seal),
         "sampled": list(seal.sampled or ()),
-        "pipelines": {name: _pipeline(served, name) for name in traces},
-        "stages": {stage: msgspec.to_builtins(counts) for stage, counts in stored.transcript.counts().items()},
-        "agreement": list(_agreement(served)),
+        "pipelines": {
+            found.pipeline: msgspec.to_builtins(found)
+            for found in diagnose(stored.traces, stored.candidates, stored.transcript, settings)
+        },
+        "stages": _stages(run, plan.reader.name, stored),
+        "agreement": list(_agreement(stored, traces)),
     }
     if scored is not None:
         scores = {name: scored.scores[plan.reader.name, name] for name in traces}
-        found["isolation"] = list(_isolation(served, scores))
+        found["isolation"] = list(_isolation(stored, settings, traces, scores))
         found["complementarity"] = list(_complementarity(scores))
     return found
 
 
-def _pipeline(served: Served, name: str) -> dict[str, Any]:
-    """A pipeline's diagnosis, and what its answers rest on: distinct calls and their tokens."""
-    traces = list(served.traces[name].values())
-    made = served.stored.made(traces)
+def _stages(run: RunFolder, reader: str, stored: Stored) -> dict[str, Any]:
+    """Distinct calls of each stage, what they cost, and seconds of generation where the run tells them."""
+    spent = read_spent(run, reader)
     return {
-        **msgspec.to_builtins(diagnose(name, traces, served.stored, served.settings)),
-        "calls": len(made),
-        "input_tokens": sum(each.call.length for each in made),
-        "output_tokens": sum(len(each.prediction.output_ids) for each in made),
+        stage: {**msgspec.to_builtins(counts), "seconds": spent.seconds.get(stage) if spent else None}
+        for stage, counts in stored.transcript.counts().items()
     }
 
 
@@ -112,26 +93,24 @@ def _structured(names: Iterable[str]) -> Iterator[tuple[str, Structured]]:
             yield name, arm
 
 
-def _agreement(served: Served) -> Iterator[dict[str, Any]]:
-    """How often a list that was asked for again is the same: positions and values, in any order."""
-    single = [(name, arm.method) for name, arm in _structured(served.traces) if not arm.chain]
+def _agreement(stored: Stored, traces: Traces) -> Iterator[dict[str, Any]]:
+    """How often a list that was asked for again came out the same, candidate by candidate."""
+    single = [(name, arm.method) for name, arm in _structured(traces) if not arm.chain]
     first = {method.unit: name for name, method in reversed(single) if not method.again}
     for name, method in single:
         if method.again and method.unit in first:
-            base = first[method.unit]
-            traces, others = served.traces[name], served.traces[base]
-            same = sum(served.listed(trace) == served.listed(others[question]) for question, trace in traces.items())
-            yield {"pipeline": name, "against": base, "lists": len(traces), "same": same}
+            same, lists = agreement(stored.traces, stored.candidates, first[method.unit], name)
+            yield {"pipeline": name, "against": first[method.unit], "lists": lists, "same": same}
 
 
-def _isolation(served: Served, scores: dict[str, Scores]) -> Iterator[dict[str, Any]]:
+def _isolation(stored: Stored, settings: PipelineSettings, of: Traces, scores: dict[str, Scores]) -> Iterator[dict[str, Any]]:
     """Code against the model as executor of one policy over the very same candidate lists."""
-    arms = dict(_structured(served.traces))
+    arms = dict(_structured(of))
     by_model = [name for name, arm in arms.items() if arm.method.policy == LLM and not arm.chain]
     for name, code in ((name, code) for name in by_model for code in arms if _executes(arms[code], arms[name])):
-        traces, others = served.traces[name], served.traces[code]
+        traces, others = of[name], of[code]
         shared = frozenset(q for q, trace in traces.items() if trace.candidates == others[q].candidates)
-        contested = frozenset(q for q in shared if served.contested(traces[q]))
+        contested = frozenset(q for q in shared if is_contested(traces[q], stored.candidates, settings))
         for population, members in (("all", shared), ("contested", contested)):
             for hop_class, questions in by_hops(scores[name], members, population) if members else ():
                 right = [(scores[code][q].metrics[METRIC], scores[name][q].metrics[METRIC]) for q in questions]

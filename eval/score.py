@@ -11,7 +11,8 @@ from eval.metrics import Metric, find_metrics
 from eval.metrics.subem import substring_exact_match
 from eval.records import Cell, Score
 from eval.statistics import wilson
-from extract.pipelines.stored import failed, read_traces
+from extract.pipelines.steps import pipelines_folder, read_traces
+from extract.pipelines.stored import failed
 from offline.canonical import read_lines, write_lines
 from offline.errors import StateError
 from offline.experiment import ResolvedExperiment
@@ -69,7 +70,7 @@ def _answers(run: RunFolder, reader: str) -> Iterator[_Answer]:
     for scheduled in read_lines(reads_folder(run, reader) / "requests" / "schedule.jsonl", Scheduled):
         prediction = predictions[scheduled.request]
         yield _Answer(scheduled.view, scheduled.question, prediction.text, prediction.finish_reason, scheduled.cut)
-    for trace in read_traces(run, reader):
+    for trace in read_traces(run, reader) if pipelines_folder(run, reader).is_dir() else ():
         yield _Answer(trace.pipeline, trace.question, trace.answer, "error" if failed(trace) else "stop", 0)
 
 

@@ -31,7 +31,7 @@ from readers.seal import (
     PROBES,
     SEAL,
     TIMINGS,
-    Served,
+    PipelineFacts,
     close,
     count,
     read_predictions,
@@ -196,7 +196,7 @@ def read(
     plan: ReaderPlan,
     commitment: Commitment,
     progress: Progress,
-    served: Served | None = None,
+    served: PipelineFacts | None = None,
 ) -> Seal:
     """Read one reader's packets and seal the predictions; a sealed reader is verified and left alone.
 
@@ -242,7 +242,7 @@ def read(
     return _finish(run, plan.reader.name)
 
 
-def _pipelines(run: RunFolder, plan: ReaderPlan, served: Served | None) -> str | UnsetType:
+def _pipelines(run: RunFolder, plan: ReaderPlan, served: PipelineFacts | None) -> str | UnsetType:
     """The digest of a reader's pipelines, unset if it serves none; StateError if they have not run."""
     step = f"reads/{plan.reader.name}/{PIPELINES}"
     if plan.pipelines is UNSET:

@@ -24,7 +24,7 @@ PARTS = ("requests", "tokenizer", PIPELINES)
 
 
 @dataclass(frozen=True)
-class Served:
+class PipelineFacts:
     """What a reader's pipelines did, as its seal states it: those that sampled, counts, and what answered their calls.
 
     Whoever runs pipelines (extract/pipelines) derives it from the folder that the seal covers.
@@ -40,7 +40,7 @@ def close(seal: Seal) -> Seal:
     return msgspec.structs.replace(seal, root=self_digest(seal, "root"))
 
 
-def count(requests: Requests, predictions: Sequence[Prediction], served: Served | None = None) -> Counts:
+def count(requests: Requests, predictions: Sequence[Prediction], served: PipelineFacts | None = None) -> Counts:
     """The counts that a seal states, from what it covers."""
     failed = {prediction.request for prediction in predictions if prediction.finish_reason == "error"}
     return Counts(

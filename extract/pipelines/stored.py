@@ -1,18 +1,24 @@
-"""What a reader's pipelines left in the folder that its seal covers: traces, candidate lists, calls."""
+"""What a reader's pipelines left in the folder that its seal covers, read as one."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
-from extract.pipelines.records import CandidateList, Trace
-from offline.canonical import digest_of, read_lines
+from extract.pipelines.diagnostics import by_digest, sampled
+from extract.pipelines.records import CandidateList, Trace, lists_of
+from extract.pipelines.steps import (
+    TRACES,
+    TRANSCRIPT,
+    pipelines_folder,
+    read_candidates,
+    read_environments,
+    read_traces,
+)
 from offline.errors import AlteredError
 from offline.run_folder import RunFolder
 from readers.calls import Transcript, read_transcript
 from readers.records import Call, PipelineCounts, Prediction
-from readers.seal import PIPELINES, reads_folder
-
-TRACES, CANDIDATES, CALLS = "traces.jsonl", "candidates.jsonl", "calls"
+from readers.seal import PipelineFacts
 
 
 @dataclass(frozen=True)
@@ -30,6 +36,7 @@ class Stored:
     traces: tuple[Trace, ...]
     candidates: Mapping[str, CandidateList]
     transcript: Transcript
+    environments: tuple[dict[str, str], ...]
 
     @cached_property
     def calls(self) -> dict[str, Made]:
@@ -41,15 +48,16 @@ class Stored:
         """The distinct calls that these traces rest on, in order of first mention."""
         return [self.calls[name] for name in dict.fromkeys(name for trace in traces for name in trace.calls)]
 
-    def counts(self) -> PipelineCounts:
+    def facts(self) -> PipelineFacts:
         """What the seal states of them."""
-        return PipelineCounts(
+        counts = PipelineCounts(
             questions=len(self.traces),
             failed=sum(failed(trace) for trace in self.traces),
             calls=len(self.transcript.calls),
             input_tokens=sum(call.length for call in self.transcript.calls),
             output_tokens=sum(len(prediction.output_ids) for prediction in self.transcript.predictions),
         )
+        return PipelineFacts(sampled(self.traces, self.transcript), counts, self.environments)
 
 
 def failed(trace: Trace) -> bool:
@@ -57,19 +65,16 @@ def failed(trace: Trace) -> bool:
     return trace.fault is not None and (trace.answered_by == "none" or not trace.answer)
 
 
-def read_traces(run: RunFolder, reader: str) -> tuple[Trace, ...]:
-    """The traces of a reader in stored order; none if it serves no pipeline."""
-    path = reads_folder(run, reader) / PIPELINES / TRACES
-    return tuple(read_lines(path, Trace)) if path.parent.is_dir() else ()
-
-
 def read_stored(run: RunFolder, reader: str) -> Stored:
     """All of it, whose bytes `verify_reads` checks; AlteredError if a trace names a list or a call that is not there."""
-    folder = reads_folder(run, reader) / PIPELINES
-    lists = {digest_of(found): found for found in read_lines(folder / CANDIDATES, CandidateList)}
-    stored = Stored(read_traces(run, reader), lists, read_transcript(folder / CALLS))
+    folder = pipelines_folder(run, reader)
+    stored = Stored(
+        traces=read_traces(run, reader),
+        candidates=by_digest(read_candidates(run, reader)),
+        transcript=read_transcript(folder / TRANSCRIPT),
+        environments=read_environments(run, reader),
+    )
     for number, trace in enumerate(stored.traces, 1):
-        named = {trace.candidates, *(hop.candidates for hop in trace.hops)} - {None}
-        if named - stored.candidates.keys() or set(trace.calls) - stored.calls.keys():
+        if {*lists_of(trace)} - stored.candidates.keys() or {*trace.calls} - stored.calls.keys():
             raise AlteredError(f"{folder / TRACES}, line {number}: names a call or a candidate list that is not stored")
     return stored
