@@ -5,7 +5,7 @@ an algorithm is given a `Caller` and nothing else that could generate. Behind it
 transcript of an earlier run: then the algorithm runs again, and each of its calls must be one that was made, byte for byte.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -51,10 +51,12 @@ class Transcript:
     decodings: dict[str, Decoding] = field(default_factory=dict)
     predictions: list[Prediction] = field(default_factory=list)
 
-    def counts(self) -> dict[str, StageCounts]:
-        """What each stage cost; for a served model tokens are bytes."""
+    def counts(self, among: Container[str] | None = None) -> dict[str, StageCounts]:
+        """What each stage cost; for a served model tokens are bytes. among: digests of the calls that count, None = all."""
         found: dict[str, StageCounts] = {}
         for call, prediction in zip(self.calls, self.predictions, strict=True):
+            if among is not None and call.digest not in among:
+                continue
             before = found.get(call.stage, StageCounts(0, 0, 0, 0))
             found[call.stage] = StageCounts(
                 calls=before.calls + 1,

@@ -87,14 +87,20 @@ class Trace(Record, frozen=True):
     format: Literal[1] = 1
 
 
+def lists_of(trace: Trace) -> tuple[str, ...]:
+    """Digests of the candidate lists that a trace names, each once, in order."""
+    names = (*(hop.candidates for hop in trace.hops), trace.candidates)
+    return tuple(dict.fromkeys(name for name in names if name is not None))
+
+
 class Diagnosis(Record, frozen=True):
     """What one pipeline did to its questions, counted, without a label.
 
     abstained: questions without an answer. fallbacks: answered by the direct answer instead. faults: with a model answer that
-    was not as asked for. lists: candidate lists that they rest on, each once for a question; empty: those without a candidate
-    that a policy sees. candidates: of all lists, that a policy sees; foreign: those with a reason why it should not. contested:
-    questions with a list of two or more positions to choose from. planned, executed: hops, and those that were asked.
-    first_failed: by number of a question's first hop without an answer, how many questions; costs: by stage, of distinct calls.
+    was not as asked for. lists: candidate lists that they rest on, each once a question; empty: those without a candidate that
+    a policy sees. candidates: of all lists, that a policy sees; foreign: with a reason why it should not. contested: questions
+    with a list of two or more positions to choose from. planned: hops; executed: those that were looked up. first_failed: by
+    number of a question's first hop without an answer, how many questions. costs: by stage, of distinct calls.
     """
 
     pipeline: str

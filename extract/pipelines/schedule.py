@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from msgspec import UNSET
 
 from extract.pipelines import Case, Pipeline, Steps, find_pipeline
-from extract.pipelines.records import CandidateList, Trace
+from extract.pipelines.records import CandidateList, Trace, lists_of
+from offline.asking import PipelineSettings
 from offline.errors import ColdreadError, ConfigurationError
 from offline.experiment import ResolvedExperiment
 from offline.memory import Records
@@ -55,6 +56,13 @@ class _Running:
             raise ConfigurationError(f"{where}: {type(error).__name__}: {error}; mend the pipeline") from error
 
 
+def pipeline_settings(experiment: ResolvedExperiment) -> PipelineSettings:
+    """The settings of an experiment's pipelines; ConfigurationError if it has none."""
+    if experiment.pipelines is UNSET:
+        raise ConfigurationError("the experiment has no settings of pipelines; let a reader name `pipelines`")
+    return experiment.pipelines
+
+
 def run_pipelines(
     names: Sequence[str],
     histories: Sequence[History],
@@ -68,9 +76,7 @@ def run_pipelines(
     width: how many questions are worked on at once, all pipelines of each, None = all; it decides which calls share a wave and
     nothing else, as long as what the caller answers does not depend on that.
     """
-    settings = experiment.pipelines
-    if settings is UNSET:
-        raise ConfigurationError("the experiment has no settings of pipelines; let a reader name `pipelines`")
+    settings = pipeline_settings(experiment)
     pipelines: list[tuple[str, Pipeline]] = [(name, find_pipeline(name)) for name in names]
     records = {history.id: Records(history, experiment.settings) for history in histories}
     lists: dict[str, CandidateList] = {}
@@ -107,5 +113,4 @@ def run_pipelines(
 
 def _named(traces: Sequence[Trace], lists: dict[str, CandidateList]) -> tuple[CandidateList, ...]:
     """The lists that traces name, in the order in which they do."""
-    names = (name for trace in traces for name in (*(hop.candidates for hop in trace.hops), trace.candidates))
-    return tuple(lists[name] for name in dict.fromkeys(names) if name is not None)
+    return tuple(lists[name] for name in dict.fromkeys(name for trace in traces for name in lists_of(trace)))
