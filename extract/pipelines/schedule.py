@@ -12,6 +12,7 @@ from msgspec import UNSET
 
 from extract.pipelines import Case, Pipeline, Steps, find_pipeline
 from extract.pipelines.records import CandidateList, Trace, lists_of
+from offline.asking import PipelineSettings
 from offline.errors import ColdreadError, ConfigurationError
 from offline.experiment import ResolvedExperiment
 from offline.memory import Records
@@ -55,6 +56,13 @@ class _Running:
             raise ConfigurationError(f"{where}: {type(error).__name__}: {error}; mend the pipeline") from error
 
 
+def pipeline_settings(experiment: ResolvedExperiment) -> PipelineSettings:
+    """The settings of an experiment's pipelines; ConfigurationError if it has none."""
+    if experiment.pipelines is UNSET:
+        raise ConfigurationError("the experiment has no settings of pipelines; let a reader name `pipelines`")
+    return experiment.pipelines
+
+
 def run_pipelines(
     names: Sequence[str],
     histories: Sequence[History],
@@ -68,9 +76,7 @@ def run_pipelines(
     width: how many questions are worked on at once, all pipelines of each, None = all; it decides which calls share a wave and
     nothing else, as long as what the caller answers does not depend on that.
     """
-    settings = experiment.pipelines
-    if settings is UNSET:
-        raise ConfigurationError("the experiment has no settings of pipelines; let a reader name `pipelines`")
+    settings = pipeline_settings(experiment)
     pipelines: list[tuple[str, Pipeline]] = [(name, find_pipeline(name)) for name in names]
     records = {history.id: Records(history, experiment.settings) for history in histories}
     lists: dict[str, CandidateList] = {}
