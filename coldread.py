@@ -556,7 +556,7 @@ def pipelines(
     reader: Annotated[str | None, typer.Option(help="Only this reader.")] = None,
     as_json: Json = False,
 ) -> None:
-    """Tell what pipelines did: candidates, hops, abstentions, calls; once scored, what their parts are worth. Opens no label."""
+    """Tell what pipelines did: candidates, hops, abstentions, calls; once scored, what each part is worth. Opens no label."""
     from eval import pipeline_tables as tables
     from eval.pipelines import pipelines as diagnose
 

@@ -6,7 +6,17 @@ from rich.console import Console
 
 from eval.tables import blind_text, new_table, percent
 
-_COUNTS = ("\nasked", "\nfaults", "ab-\nstained", "fall-\nbacks", "\nlists", "\nempty", "mean of\na list", "for-\neign", "con-\ntested")
+_COUNTS = (
+    "\nasked",
+    "\nfaults",
+    "ab-\nstained",
+    "fall-\nbacks",
+    "\nlists",
+    "\nempty",
+    "mean of\na list",
+    "for-\neign",
+    "con-\ntested",
+)
 _HOPS = ("planned", "executed", "first without an answer")
 
 

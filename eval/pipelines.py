@@ -24,7 +24,6 @@ from offline.experiment import ReaderPlan
 from offline.run_folder import RunFolder
 from readers.records import Seal
 
-
 # By pipeline, then by question.
 Traces = dict[str, dict[str, Trace]]
 
@@ -53,9 +52,7 @@ def pipelines(run: RunFolder, reader: str | None) -> dict[str, Any]:
     }
 
 
-def _reader(
-    run: RunFolder, plan: ReaderPlan, settings: PipelineSettings, seal: Seal, scored: Scored | None
-) -> dict[str, Any]:
+def _reader(run: RunFolder, plan: ReaderPlan, settings: PipelineSettings, seal: Seal, scored: Scored | None) -> dict[str, Any]:
     stored = read_stored(run, plan.reader.name)
     traces = {name: {trace.question: trace for trace in own} for name, own in by_pipeline(stored.traces).items()}
     found: dict[str, Any] = {
@@ -151,4 +148,3 @@ def _complementarity(scores: dict[str, Scores]) -> Iterator[dict[str, Any]]:
                 "direct_where_right": accuracy(pairs.both, pairs.correct_a),
                 "direct_where_wrong": accuracy(pairs.only_b, pairs.questions - pairs.correct_a),
             }
-

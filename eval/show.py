@@ -14,7 +14,6 @@ from offline.steps import read_data, read_evidence, read_packets
 from readers.records import Scheduled
 from readers.seal import read_predictions, reads_folder, verify_reads
 
-
 # By reader and view.
 Scores = dict[tuple[str, str], Score]
 # By pipeline and reader.

@@ -54,6 +54,13 @@ def count(requests: Requests, predictions: Sequence[Prediction], served: Pipelin
     )
 
 
+def pipelines_line(counts: PipelineCounts, sampled: Sequence[str]) -> str:
+    """What a seal states of pipelines in one line."""
+    also = f", sampled: {', '.join(sampled)}" if sampled else ""
+    made = f"{counts.calls} calls, {counts.input_tokens} tokens in, {counts.output_tokens} out"
+    return f"pipelines: {counts.questions} questions, {counts.failed} failed, {made}{also}"
+
+
 def reads_folder(run: RunFolder, reader: str) -> Path:
     """The folder of one reader."""
     return run.step_folder(f"reads/{reader}")
