@@ -1,45 +1,39 @@
 """What `coldread pipelines` prints for people, inside 100 columns."""
 
+from itertools import groupby
 from typing import Any
 
 from rich.console import Console
 
 from eval.tables import blind_text, new_table, percent
 
-_COUNTS = (
-    "\nasked",
-    "\nfaults",
-    "ab-\nstained",
-    "fall-\nbacks",
-    "\nlists",
-    "\nempty",
-    "mean of\na list",
-    "for-\neign",
-    "con-\ntested",
-)
-_HOPS = ("planned", "executed", "first without an answer")
+_ANSWERS = ("\nasked", "\nfaults", "ab-\nstained", "fall-\nbacks")
+_LISTS = ("\nlists", "\nempty", "mean of\na list", "for-\neign", "con-\ntested")
+_COSTS = {"calls": "calls", "failed": "failed", "input_tokens": "input", "output_tokens": "output"}
 
 
 def pipelines(console: Console, result: dict[str, Any]) -> None:
-    """What each reader's pipelines did and cost; on a scored run, what their parts are worth."""
+    """What each reader's pipelines did and cost; on a scored run, what each part is worth."""
     for name, found in result["readers"].items():
         sampled = f"; sampled: {', '.join(found['sampled'])}" if found["sampled"] else ""
-        console.print(f"{name}: {blind_text(found['sealed_blind'])}{sampled}", markup=False, highlight=False, soft_wrap=True)
+        _line(console, f"{name}: {blind_text(found['sealed_blind'])}{sampled}")
         _did(console, found)
         _cost(console, found)
         for row in found["agreement"]:
-            share = percent(row["same"], row["lists"])
-            words = f"lists asked for again by {row['pipeline']}: {row['same']} of {row['lists']} ({share} %) as in {row['against']}"
-            console.print(words, markup=False, highlight=False, soft_wrap=True)
-        if found.get("isolation"):
+            same = f"{row['same']} of {row['lists']} ({percent(row['same'], row['lists'])} %)"
+            _line(console, f"{row['pipeline']}: {same} of the lists that it asked for again are as in {row['against']}")
+        if result["metric"] is not None:
             _isolation(console, found, result["metric"])
-        if found.get("complementarity"):
             _complementarity(console, found, result["metric"])
 
 
+def _line(console: Console, text: str) -> None:
+    console.print(text, markup=False, highlight=False, soft_wrap=True)
+
+
 def _did(console: Console, found: dict[str, Any]) -> None:
-    table = new_table("what they found", ("\npipeline",), _COUNTS)
-    hops = new_table("hops", ("pipeline",), _HOPS)
+    table = new_table("what they found", ("\npipeline",), (*_ANSWERS, *_LISTS))
+    hops = new_table("hops", ("pipeline",), ("planned", "executed", "first without an answer"))
     for name, row in found["pipelines"].items():
         mean = f"{row['candidates'] / row['lists']:.2f}" if row["lists"] else "-"
         counts = (row[key] for key in ("questions", "faults", "abstained", "fallbacks", "lists", "empty"))
@@ -53,37 +47,38 @@ def _did(console: Console, found: dict[str, Any]) -> None:
 
 
 def _cost(console: Console, found: dict[str, Any]) -> None:
-    """Of pipelines, distinct calls that their answers rest on; of stages, each call once."""
-    keys = ("calls", "failed", "input_tokens", "output_tokens")
-    table = new_table("distinct calls that their answers rest on", ("pipeline",), ("calls", "failed", "input", "output"))
+    table = new_table("distinct calls that answers rest on; shared ones count for each", ("pipeline",), tuple(_COSTS.values()))
     for name, row in found["pipelines"].items():
-        table.add_row(name, *(str(sum(cost[key] for cost in row["costs"].values())) for key in keys))
+        table.add_row(name, *(str(sum(cost[key] for cost in row["costs"].values())) for key in _COSTS))
     console.print(table)
-    stages = new_table("calls by stage, each once", ("stage",), ("calls", "failed", "input", "output", "seconds"))
+    stages = new_table("calls by stage, each once", ("stage",), (*_COSTS.values(), "seconds"))
     for stage, row in found["stages"].items():
-        stages.add_row(stage, *(str(row[key]) for key in keys), row["seconds"] or "-")
+        stages.add_row(stage, *(str(row[key]) for key in _COSTS), row["seconds"] or "-")
     console.print(stages)
 
 
-def _right(found: dict[str, Any]) -> tuple[str, str]:
-    return f"{found['correct']} ({found['percent']} %)", f"{found['low']}-{found['high']}"
+def _right(found: dict[str, Any]) -> str:
+    """Counts, percent and interval; of nothing, nothing."""
+    shown = f"{found['correct']} ({found['percent']} %, {found['low']}-{found['high']})"
+    return shown if found["questions"] else "-"
 
 
 def _isolation(console: Console, found: dict[str, Any], metric: str) -> None:
-    title = f"the same candidates, chosen by code and by the model ({metric}, Wilson 95 %)"
-    headings = ("asked", "code", "", "model", "", "same position")
-    table = new_table(title, ("model", "questions", "hops"), headings)
-    for row in found["isolation"]:
-        same = str(row["same_position"])
-        code, model = _right(row["right_code"]), _right(row["right_model"])
-        table.add_row(row["model"], row["population"], row["hop_class"], str(row["questions"]), *code, *model, same)
-    console.print(table)
+    headings = ("asked", "code", "model", "same position")
+    for (code, model), rows in groupby(found["isolation"], lambda row: (row["code"], row["model"])):
+        title = f"the same candidates, chosen by code ({code}) and by the model ({model}): {metric}, Wilson 95 %"
+        table = new_table(title, ("questions", "hops"), headings)
+        for row in rows:
+            right = (_right(row["right_code"]), _right(row["right_model"]))
+            table.add_row(row["population"], row["hop_class"], str(row["questions"]), *right, str(row["same_position"]))
+        console.print(table)
 
 
 def _complementarity(console: Console, found: dict[str, Any], metric: str) -> None:
-    headings = ("both", "it alone", "direct alone", "neither", "direct where it is right", "")
-    table = new_table(f"against the direct answer ({metric})", ("pipeline", "hops"), headings)
+    headings = ("\nboth", "it\nalone", "direct\nalone", "\nneither", "direct where\nit is right")
+    table = new_table(f"against the direct answer: {metric}, Wilson 95 %", ("\npipeline", "\nhops"), headings)
     for row in found["complementarity"]:
         counts = (str(row[key]) for key in ("both", "only_pipeline", "only_direct", "neither"))
-        table.add_row(row["pipeline"], row["hop_class"], *counts, *_right(row["direct_where_right"]))
-    console.print(table)
+        table.add_row(row["pipeline"], row["hop_class"], *counts, _right(row["direct_where_right"]))
+    if table.rows:
+        console.print(table)

@@ -134,7 +134,9 @@ def _complementarity(scores: dict[str, Scores]) -> Iterator[dict[str, Any]]:
     directs = {arm.unit: name for name in scores if isinstance(arm := parse(name), Direct) and not arm.sampled}
     for name, arm in _structured(scores):
         direct, ours = directs.get(arm.method.unit), scores[name]
-        for hop_class, questions in by_hops(ours, frozenset(ours), "all") if direct else ():
+        if direct is None:
+            continue
+        for hop_class, questions in by_hops(ours, frozenset(ours), "all"):
             pairs = count_pairs((ours[q].metrics[METRIC], scores[direct][q].metrics[METRIC]) for q in questions)
             yield {
                 "pipeline": name,

@@ -98,8 +98,8 @@ def estimate(console: Console, result: dict[str, Any]) -> None:
         if served := cost.get("pipelines"):
             console.print(
                 escape(
-                    f"{name}: {served['pipelines']} pipelines for {served['questions']} questions make {served['calls_at_least']} "
-                    "calls at least, not counted above; how many more, and their tokens, depends on the answers"
+                    f"{name}: {served['pipelines']} pipelines for {served['questions']} questions make at least "
+                    f"{served['calls_at_least']} calls, not counted above; what more they ask, and its tokens, hangs on answers"
                 ),
                 highlight=False,
                 soft_wrap=True,

@@ -271,6 +271,8 @@ def probe_reader(
     """
     model_folder = locate(plan.reader)
     requests = freeze_requests(run, experiment, plan, model_folder)
+    if not requests.requests:
+        raise StateError(f"{run.path}: reader {plan.reader.name!r} reads no view, and probes are made of requests of views")
     with engines_for(run, experiment, requests, model_folder).run() as (process,):
         probes = probe(process, requests, size)
         if plan.reader.name in run.sealed_readers():

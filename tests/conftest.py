@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 from tiny import coldread, make_model, write_engine, write_experiment, write_rows
+from tiny_pipelines import engine, make_served_run
 from tiny_retrieval import make_causal_reranker, make_cross_encoder, make_encoder
 from worlds import HEADING, experiment, real_file
 
@@ -161,16 +162,37 @@ def copied_run(scored_run: Path, tmp_path: Path) -> Path:
     return Path(shutil.copytree(scored_run, tmp_path / "copied"))
 
 
+@pytest.fixture(scope="session")
+def served_run(tmp_path_factory: pytest.TempPathFactory, tiny_model: Path) -> Path:
+    """A run of cmc and every pipeline, by a reader without a model (tiny_pipelines), sealed and scored. Tests work on copies."""
+    folder = tmp_path_factory.mktemp("served")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("COLDREAD_CALLS", str(folder / "calls"))
+        install_engine(patch, folder, *engine())
+        return make_served_run(folder, tiny_model)
+
+
+@pytest.fixture
+def copied_served_run(served_run: Path, tmp_path: Path) -> Path:
+    """A copy of the served run."""
+    return Path(shutil.copytree(served_run, tmp_path / "copied"))
+
+
+def install_engine(patch: pytest.MonkeyPatch, folder: Path, body: str, more: str = "") -> Path:
+    """Install a third party's package with an engine called `theirs` (tiny.write_engine), for reader processes too."""
+    site = write_engine(folder, body, more)
+    before = os.environ.get("PYTHONPATH")
+    patch.setenv("PYTHONPATH", os.pathsep.join([str(site), *([before] if before else [])]))
+    patch.syspath_prepend(site)
+    return site
+
+
 @pytest.fixture
 def plugin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Path]:
-    """Installs a third party's package with an engine called `theirs` (tiny.write_engine), for reader processes too."""
+    """Installs an engine as `install_engine` does."""
 
     def install(body: str, more: str = "") -> Path:
-        site = write_engine(tmp_path, body, more)
-        before = os.environ.get("PYTHONPATH")
-        monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(site), *([before] if before else [])]))
-        monkeypatch.syspath_prepend(site)
-        return site
+        return install_engine(monkeypatch, tmp_path, body, more)
 
     return install
 

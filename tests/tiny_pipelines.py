@@ -1,6 +1,6 @@
-"""A reader without a model that serves pipelines: it lists by rule, chooses the oldest candidate, and answers with the first record.
+"""A reader without a model that serves pipelines: it lists by rule, chooses the oldest candidate, and answers with the first.
 
-So extraction is right, the policy in code is right where candidates compete, and the executor and the direct answer are wrong there.
+So extraction and the policy in code are right, and the model as executor and the direct answer are wrong where values compete.
 """
 
 from pathlib import Path
@@ -33,8 +33,8 @@ def say(self, text):
     records = self.re.findall(r"^\\[(\\d+)\\] (.*)$", user, self.re.M)
     question = self.re.findall(r"Question: (.*?)(?:<|$)", user, self.re.M)[-1]
     if "split a question" in text:
-        hops = ["Where does Ada live?", "On which river lies {hop_1}?"] if "river is the home of Ada" in question else [question]
-        return self.json.dumps({"hops": hops})
+        hops = ["Where does Ada live?", "On which river lies {hop_1}?"]
+        return self.json.dumps({"hops": hops if "river is the home of Ada" in question else [question]})
     if "Candidates:" in user:
         position, value = min((int(position), value.split(" (record")[0]) for position, value in records)
         return self.json.dumps({"position": position, "value": value})
