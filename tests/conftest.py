@@ -9,6 +9,7 @@ import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from uuid import uuid4
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -162,9 +163,15 @@ def copied_run(scored_run: Path, tmp_path: Path) -> Path:
     return Path(shutil.copytree(scored_run, tmp_path / "copied"))
 
 
+@pytest.fixture(autouse=True)
+def own_cache(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Answers of models are kept apart for each test: installed engines of one name answer as the test says."""
+    monkeypatch.setenv("COLDREAD_CALLS", str(tmp_path_factory.getbasetemp() / "calls" / uuid4().hex))
+
+
 @pytest.fixture(scope="session")
 def served_run(tmp_path_factory: pytest.TempPathFactory, tiny_model: Path) -> Path:
-    """A run of cmc and every pipeline, by a reader without a model (tiny_pipelines), sealed and scored. Tests work on copies."""
+    """A run of cmc and every pipeline, by the reader without a model of tiny_pipelines, scored. Tests work on copies."""
     folder = tmp_path_factory.mktemp("served")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("COLDREAD_CALLS", str(folder / "calls"))
@@ -175,7 +182,7 @@ def served_run(tmp_path_factory: pytest.TempPathFactory, tiny_model: Path) -> Pa
 @pytest.fixture
 def copied_served_run(served_run: Path, tmp_path: Path) -> Path:
     """A copy of the served run."""
-    return Path(shutil.copytree(served_run, tmp_path / "copied"))
+    return Path(shutil.copytree(served_run, tmp_path / "copied-served"))
 
 
 def install_engine(patch: pytest.MonkeyPatch, folder: Path, body: str, more: str = "") -> Path:

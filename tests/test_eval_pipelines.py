@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 import pytest
 from test_eval_replay import edit_line
-from tiny import ROWS, coldread, their_reader, write_experiment, write_rows
+from tiny import ANSWER, ROWS, coldread, their_reader, write_experiment, write_rows
 from tiny_pipelines import PIPELINES, engine, make_served_run, serving_reader
 
 from eval.run import make_plan
@@ -24,7 +24,7 @@ READS = Path("reads/tiny")
 SERVED = READS / "pipelines"
 QUESTIONS = ["ada/0", "ada/1", "ada/2", "carl/0", "carl/1"]
 UNKNOWN, NONE = "I do not know", "no answer"
-# Where does Ada live (Rome, then Paris), the river of her home, where does Bob live, where does Carl (Oslo, then Bergen), nobody.
+# Where Ada lives (Rome, then Paris), the river of her home, where Bob lives, where Carl does (Oslo, then Bergen), nobody.
 ANSWERS = {
     "direct": ["Rome", UNKNOWN, "Rome", "Oslo", UNKNOWN],
     "direct_sampled": ["Rome", UNKNOWN, "Rome", "Oslo", UNKNOWN],
@@ -43,11 +43,6 @@ def lines(path: Path) -> list[dict[str, Any]]:
 
 def printed(*arguments: str) -> Any:
     return json.loads(coldread(*arguments, "--json").stdout)
-
-
-@pytest.fixture(autouse=True)
-def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("COLDREAD_CALLS", str(tmp_path / "cache"))
 
 
 def test_a_pipelines_answers_are_scored_as_a_views_are(served_run: Path) -> None:
@@ -159,7 +154,7 @@ def counts(run: Path, **changes: int) -> dict[str, Any]:
 FORGERIES: dict[str, tuple[int, str, Callable[[Path], None]]] = {
     "a call's ids": (23, "calls.jsonl", flip_ids),
     "a call's stage": (23, "calls.jsonl", edit("calls/calls.jsonl", 0, lambda r: r.update(stage="choose"))),
-    "the decodings": (23, "line 1", edit("calls/decodings.jsonl", 0, lambda r: r.update(output_cap=63))),
+    "the decodings": (23, "decodings.jsonl", edit("calls/decodings.jsonl", 0, lambda r: r.update(output_cap=63))),
     "an answer's text": (24, "answers.jsonl, line 1", edit("calls/answers.jsonl", 0, lambda r: r.update(text="Paris"))),
     "a trace's answer": (24, "traces.jsonl, line 11", edit("traces.jsonl", 10, lambda r: r.update(answer="Rome"))),
     "a trace's calls": (
@@ -185,14 +180,20 @@ def test_resealing_an_honest_run_still_replays(copied_served_run: Path) -> None:
     coldread("replay", str(copied_served_run))
 
 
-def test_an_answer_exchanged_as_ids_and_text_leads_elsewhere(copied_served_run: Path) -> None:
-    # What a direct call answered becomes what another one did: the trace no longer follows.
+@pytest.mark.parametrize(("stage", "code", "named"), [("direct", 24, "traces.jsonl, line 1"), ("candidates", 23, "'choose'")])
+def test_an_answer_exchanged_for_anothers_as_ids_and_text_leads_elsewhere(
+    copied_served_run: Path, stage: str, code: int, named: str
+) -> None:
+    # Ada's home is answered as Carl's is: the trace no longer follows, or the model would have chosen among other candidates.
+    calls = lines(copied_served_run / SERVED / "calls/calls.jsonl")
     answers = lines(copied_served_run / SERVED / "calls/answers.jsonl")
-    assert answers[0]["text"] != answers[1]["text"]
-    other = {name: answers[1][name] for name in ("text", "output_ids")}
-    edit_line(copied_served_run / SERVED / "calls/answers.jsonl", 0, lambda r: r.update(other))
+    of_stage = [number for number, call in enumerate(calls) if call["stage"] == stage]
+    first, fourth = of_stage[0], of_stage[3]
+    assert ("Rome" in answers[first]["text"], "Oslo" in answers[fourth]["text"]) == (True, True)
+    other = {name: answers[fourth][name] for name in ("text", "output_ids")}
+    edit_line(copied_served_run / SERVED / "calls/answers.jsonl", first, lambda r: r.update(other))
     reseal(copied_served_run)
-    assert "traces.jsonl, line 1" in coldread("replay", str(copied_served_run), code=24).stderr
+    assert named in coldread("replay", str(copied_served_run), code=code).stderr
 
 
 @pytest.mark.parametrize(
@@ -226,11 +227,14 @@ def test_forged_scores_of_a_pipeline_break_the_score_link(copied_served_run: Pat
     assert "view 'direct'" in coldread("replay", str(copied_served_run), code=25).stderr
 
 
-def test_a_sealed_reader_is_never_extended(served_run: Path, copied_served_run: Path, tiny_model: Path, tmp_path: Path) -> None:
+def test_a_sealed_reader_is_never_extended(
+    served_run: Path, copied_served_run: Path, tiny_model: Path, tmp_path: Path, plugin: Callable[..., Path]
+) -> None:
+    plugin(ANSWER)
     fewer = write_experiment(tmp_path, tiny_model, views=["cmc"], readers=serving_reader(tiny_model, pipelines=["direct"]))
     more = ("--data", str(write_rows(tmp_path)), "--out", str(copied_served_run))
     assert "sealed" in coldread("run", str(fewer), *more, code=10).stderr
-    # Without its engine, which nothing needs any more.
+    # The engine has no `complete` now, which nothing needs any more.
     assert "tiny: up to date" in coldread("read", str(copied_served_run)).stderr
     assert file_digest(copied_served_run / READS / "seal.json") == file_digest(served_run / READS / "seal.json")
 
@@ -282,7 +286,7 @@ def complete(self, batch, decoding):
 def test_a_fault_that_leaves_no_answer_is_wrong_and_stays_in_every_denominator(
     tiny_model: Path, tmp_path: Path, plugin: Callable[..., Path]
 ) -> None:
-    plugin("return [Output(ids=(80,), finish_reason='stop') for _ in batch]", FAILS)
+    plugin(ANSWER, FAILS)
     # A gold that a scorer would find in what an abstention says.
     rows = json.loads(json.dumps(ROWS))
     rows[0]["questions"][0]["answers"] = ["no answer"]
@@ -316,7 +320,10 @@ def test_what_cannot_be_served_is_refused(tiny_model: Path, tmp_path: Path, plug
     assert not (out / READS / "seal.json").exists()
 
 
-def test_a_dry_run_counts_the_calls_that_hang_on_no_answer(tiny_model: Path, tmp_path: Path) -> None:
+def test_a_dry_run_counts_the_calls_that_hang_on_no_answer(
+    tiny_model: Path, tmp_path: Path, plugin: Callable[..., Path]
+) -> None:
+    plugin(ANSWER)
     experiment = write_experiment(tmp_path, tiny_model, views=["cmc"], readers=serving_reader(tiny_model))
     command = ["run", str(experiment), "--data", str(write_rows(tmp_path)), "--dry-run"]
     # Five questions each: direct, sampled, lists, lists again, plans.
@@ -414,9 +421,13 @@ def test_a_view_and_a_pipeline_are_contrasted_and_the_contrast_can_be_declared(
     (whole,) = [row for row in found if (row["b"], row["hop_class"]) == ("sh_conflict_llm", "all")]
     # cmc shows current records only, so its reader is right on Ada, Bob and Carl; the model's choice on Bob alone.
     assert [whole[name] for name in ("both", "only_a", "only_b", "neither", "declared")] == [1, 2, 0, 2, True]
-    # Previous values lead elsewhere only for the river of Ada's home, which car alone finds.
+    # Previous values lead elsewhere from Ada: to Rome and the Tiber. Of her two questions car alone finds the river.
     changed = [row for row in found if row["b"] == "car"]
-    assert [(row["questions"], row["only_b"]) for row in changed] == [(1, 1)]
+    assert [(row["hop_class"], row["questions"], row["only_b"]) for row in changed] == [
+        ("sh", 1, 0),
+        ("mh", 1, 1),
+        ("all", 2, 1),
+    ]
     asked = ("contrast", str(run), "--a", "car", "--b", "direct")
     assert {row["declared"] for row in printed(*asked)["contrasts"]} == {False}
     assert "'car' is a pipeline" in coldread(*asked, "--evidence", code=3).stderr
