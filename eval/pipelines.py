@@ -8,6 +8,7 @@ import msgspec
 
 from eval.audit import verify_run
 from eval.main_table import accuracy
+from eval.populations import LENGTH
 from eval.report_source import METRIC
 from eval.score import sealed_blind
 from eval.scored import Scored, Scores, by_hops, read_scored
@@ -108,7 +109,7 @@ def _isolation(stored: Stored, settings: PipelineSettings, of: Traces, scores: d
         traces, others = of[name], of[code]
         shared = frozenset(q for q, trace in traces.items() if trace.candidates == others[q].candidates)
         contested = frozenset(q for q in shared if is_contested(traces[q], stored.candidates, settings))
-        for population, members in (("all", shared), ("contested", contested)):
+        for population, members in (("all", shared), ("contested", contested), *_by_length(scores[name], shared)):
             for hop_class, questions in by_hops(scores[name], members, population) if members else ():
                 right = [(scores[code][q].metrics[METRIC], scores[name][q].metrics[METRIC]) for q in questions]
                 chosen = [(others[q].chosen, traces[q].chosen) for q in questions]
@@ -122,6 +123,13 @@ def _isolation(stored: Stored, settings: PipelineSettings, of: Traces, scores: d
                     "right_model": accuracy(sum(other for _, other in right), len(right)),
                     "same_position": sum(one is not None and one == other for one, other in chosen),
                 }
+
+
+def _by_length(scores: Scores, questions: frozenset[str]) -> list[tuple[str, frozenset[str]]]:
+    """Questions by history length, where there are several: the length of a stream of versions is how many there are."""
+    lengths = dict.fromkeys(scores[question].length for question in scores)
+    found = [(f"{LENGTH}{length}", frozenset(q for q in questions if scores[q].length == length)) for length in lengths]
+    return found if len(found) > 1 else []
 
 
 def _executes(code: Structured, model: Structured) -> bool:

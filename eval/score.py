@@ -5,6 +5,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from eval.audit import verify_run
 from eval.labels import open_labels
 from eval.metrics import Metric, find_metrics
@@ -190,6 +192,7 @@ def score_summary(run: RunFolder, experiment: ResolvedExperiment) -> dict[str, A
             "scheduled": seal.counts.scheduled,
             "failed": seal.counts.failed,
             "cut": seal.counts.cut,
+            **({"pipelines": msgspec.to_builtins(seal.counts.pipelines)} if seal.counts.pipelines else {}),
         }
         for cell in read_cells(run, name):
             if cell.length is None:

@@ -363,6 +363,9 @@ def test_the_isolation_table_sets_code_and_model_over_the_same_candidates(served
     # Bob has one home; where nothing was listed, nothing was chosen.
     assert whole["same_position"] == 1
     assert ("sh_conflict", "contested", "mh") not in cells
+    # Carl's history is three statements long: he moved, and nobody is nobody.
+    short = cells["sh_conflict", "length:3", "sh"]
+    assert (short["questions"], short["right_code"]["correct"], short["right_model"]["correct"]) == (2, 1, 0)
 
 
 def test_complementarity_with_the_direct_answer(served_run: Path) -> None:
@@ -384,7 +387,7 @@ def test_an_unscored_run_is_diagnosed_without_labels(copied_served_run: Path) ->
 def test_the_printed_diagnostics_fit_and_cut_no_number(served_run: Path) -> None:
     shown = coldread("pipelines", str(served_run)).stdout
     assert max(map(len, shown.splitlines())) <= 100
-    for number in ("2 (100.00 %, 34.24-100.00)", "sh_conflict_fallback", "first without an answer"):
+    for number in ("2 (100.00 %, 34.24-100.00)", "length:5", "sh_conflict_fallback", "first without an answer"):
         assert number in shown
 
 
