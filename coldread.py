@@ -174,6 +174,24 @@ def extract(folder: RunArgument, as_json: Json = False) -> None:
 
 
 @app.command()
+def catalogue(
+    folder: RunArgument,
+    out: Annotated[Path | None, typer.Option(metavar="FILE.yaml", help="Write it for editing, outside the run.")] = None,
+    as_json: Json = False,
+) -> None:
+    """Show the relation names that a model's extraction found, which were mapped to which, and on what examples."""
+    from eval import catalogue as found
+
+    place = RunFolder(folder)
+    with place.lock():
+        relations = found.catalogue(place)
+        if out is not None:
+            found.write_edited(place, out)
+    result = {"run": str(folder), "relations": relations}
+    _print(as_json, result, lambda console: found.show(console, relations))
+
+
+@app.command()
 def encode(
     folder: RunArgument,
     check: Annotated[bool, typer.Option("--check", help="Encode again, change nothing, count what differs.")] = False,
