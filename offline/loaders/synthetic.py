@@ -43,7 +43,7 @@ RELATIONS = (
     Relation("mayor", "city", "person", 0.2, "the mayor of {}"),
     Relation("language", "region", "language", 1.0, "the language spoken in {}"),
 )
-BY_NAME = {relation.name: relation for relation in RELATIONS}
+_BY_NAME = {relation.name: relation for relation in RELATIONS}
 
 # Entities of each kind for each statement of the stream. With the shares above, and a key stated 1.6 times on average,
 # they fill it.
@@ -197,8 +197,8 @@ def question_text(plan: Plan) -> str:
     """The wording of a plan: the innermost phrase names the start entity."""
     phrase = plan.start
     for relation in plan.relations:
-        phrase = BY_NAME[relation].phrase.format(phrase)
-    return f"{'Who' if BY_NAME[plan.relations[-1]].object == 'person' else 'What'} is {phrase}?"
+        phrase = _BY_NAME[relation].phrase.format(phrase)
+    return f"{'Who' if _BY_NAME[plan.relations[-1]].object == 'person' else 'What'} is {phrase}?"
 
 
 def sentence(forms: GrammarForms, subject: str, relation: str, value: str) -> str:
@@ -229,9 +229,9 @@ def draw_world(data: SyntheticData, index: int) -> World:
     for position, line in enumerate(lines):
         if isinstance(line, tuple):
             subject, relation = line
-            value = draw.pick(entities[BY_NAME[relation].object])
+            value = draw.pick(entities[_BY_NAME[relation].object])
             while value in (subject, latest.get(line)):
-                value = draw.pick(entities[BY_NAME[relation].object])
+                value = draw.pick(entities[_BY_NAME[relation].object])
             latest[line] = value
             events.append(Event(position, subject, relation, value))
             line = sentence(forms, subject, relation, value)

@@ -1,8 +1,8 @@
 """Many candidates: a seeded stream in which each key that is asked about is stated exactly V times, for each V of a list.
 
-One history is drawn, with as many versions as the largest V. A smaller V leaves out older versions, drawn by lot: in such a
-place another subject, which nobody asks about, is given the same value. So the histories have one size, and the same questions,
-answers, positions, dates and other facts; how many versions compete is all that differs. Dates change nothing else either.
+One history is drawn, with as many versions as the largest V. A smaller V leaves out older versions, drawn by lot, and in such
+a place repeats a fact that never changes. So the histories have one size, the same final state, and the same questions, newest
+versions, distractors and dates; how many versions compete is all that differs. Dates change nothing else either.
 """
 
 from collections.abc import Iterator, Sequence
@@ -13,7 +13,7 @@ from offline.configuration import check, find_config, load_yaml
 from offline.experiment import GrammarForms, VersionsData
 from offline.loaders import LOADERS, Loaded
 from offline.loaders.raw import RawSource
-from offline.loaders.synthetic import BY_NAME, RELATIONS, Draw, Event, Plan, Relation, World, as_loaded, draw_name, sentence
+from offline.loaders.synthetic import RELATIONS, Draw, Event, Plan, Relation, World, as_loaded, draw_name, sentence
 from offline.records import Statement
 
 # Statements of other relations about the subject of a question: with 16 versions, 19 statements name it.
@@ -32,11 +32,11 @@ Fact = tuple[str, str, str]
 
 @dataclass(frozen=True)
 class Slot:
-    """One place of the stream: `fact` where V is at least `least`, else `rival`, of the same relation and object."""
+    """One place of the stream: it states `fact` where V is at least `least`, else `instead`."""
 
     fact: Fact
     least: int
-    rival: Fact
+    instead: Fact
 
 
 class _Names:
@@ -58,12 +58,6 @@ class _Names:
                 self._folded.append(folded)
                 return name
 
-    def other(self, kind: str, than: str) -> str:
-        """A known entity, another one than this."""
-        while (name := self._draw.pick(self.known[kind])) == than:
-            pass
-        return name
-
 
 def _check(data: VersionsData) -> None:
     where = "versions data"
@@ -84,23 +78,34 @@ def _check(data: VersionsData) -> None:
     )
 
 
-def _subject(draw: Draw, names: _Names, subject: str, asked: Relation, most: int) -> tuple[list[Slot], list[Fact]]:
-    """A question's versions, oldest first, and what else is said of its subject."""
-    values = list(names.known[asked.object])
-    draw.shuffle(values)
-    # The newest is always there; the older ones are left out in this order from its end.
-    least = list(range(2, most + 1))
+def _versions(values: list[str], key: tuple[str, str], draw: Draw, lasting: Sequence[Fact]) -> list[Slot]:
+    """The versions of a key, oldest first; the newest is always there, and the others come one by one as V grows."""
+    subject, relation = key
+    least = list(range(2, len(values) + 1))
     draw.shuffle(least)
-    versions = []
-    for value, needed in zip(values, [*least, 1], strict=False):
-        rival = names.other(asked.subject, value)
-        versions.append(Slot((subject, asked.name, value), needed, (rival, asked.name, value)))
+    return [
+        Slot((subject, relation, value), needed, draw.pick(lasting)) for value, needed in zip(values, [*least, 1], strict=True)
+    ]
+
+
+def _lasting(draw: Draw, names: _Names, relations: Sequence[Relation]) -> dict[str, list[Fact]]:
+    """By relation, facts about subjects that nobody asks about: one for each of `relations`, and no key has two values."""
+    held: dict[tuple[str, str], str] = {}
+    facts: dict[str, list[Fact]] = {}
+    for relation in relations:
+        subject, value = draw.pick(names.known[relation.subject]), draw.pick(names.known[relation.object])
+        while subject == value:
+            value = draw.pick(names.known[relation.object])
+        value = held.setdefault((subject, relation.name), value)
+        facts.setdefault(relation.name, []).append((subject, relation.name, value))
+    return facts
+
+
+def _others(draw: Draw, names: _Names, subject: str, asked: Relation) -> list[Fact]:
+    """What else is said of the subject of a question."""
     relations = [relation for relation in RELATIONS if relation.subject == asked.subject and relation is not asked]
-    others = []
-    for _ in range(OTHERS):
-        relation = draw.pick(relations)
-        others.append((subject, relation.name, draw.pick(names.known[relation.object])))
-    return versions, others
+    chosen = [draw.pick(relations) for _ in range(OTHERS)]
+    return [(subject, relation.name, draw.pick(names.known[relation.object])) for relation in chosen]
 
 
 def _draw_slots(data: VersionsData) -> tuple[list[Slot], list[tuple[str, str]]]:
@@ -111,22 +116,20 @@ def _draw_slots(data: VersionsData) -> tuple[list[Slot], list[tuple[str, str]]]:
     most = max(data.versions)
     draw = Draw(f"coldread versions 1 {data.seed} {most} {data.questions} {data.statements}")
     names = _Names(draw, max(4 * most, data.statements // 50))
+    asked = [ASKED[index % len(ASKED)] for index in range(data.questions)]
+    rest = data.statements - data.questions * (most + OTHERS)
+    lasting = _lasting(draw, names, [asked[index % len(asked)] for index in range(rest)])
+    facts = [fact for some in lasting.values() for fact in some]
     parts: list[list[Slot]] = [[] for _ in range(most)]
-    facts: list[Fact] = []
     keys = []
-    for index in range(data.questions):
-        relation = ASKED[index % len(ASKED)]
-        subject = names.new(relation.subject)
-        keys.append((subject, relation.name))
-        versions, others = _subject(draw, names, subject, relation, most)
-        for part, version in zip(parts, versions, strict=True):
+    for relation in asked:
+        key = names.new(relation.subject), relation.name
+        values = list(names.known[relation.object])
+        draw.shuffle(values)
+        for part, version in zip(parts, _versions(values[:most], key, draw, lasting[relation.name]), strict=True):
             part.append(version)
-        facts += others
-    # The rest are facts of the asked relations about other subjects.
-    for index in range(data.statements - data.questions * (most + OTHERS)):
-        relation = BY_NAME[keys[index % len(keys)][1]]
-        value = draw.pick(names.known[relation.object])
-        facts.append((names.other(relation.subject, value), relation.name, value))
+        facts += _others(draw, names, key[0], relation)
+        keys.append(key)
     draw.shuffle(facts)
     for index, fact in enumerate(facts):
         parts[index % most].append(Slot(fact, 0, fact))
@@ -160,7 +163,7 @@ def draw_versions(data: VersionsData) -> tuple[World, ...]:
     slots, keys = _draw_slots(data)
     times = list(_times(data)) if data.dated else [None] * len(slots)
     return tuple(
-        _world(f"versions_{v}", [slot.fact if v >= slot.least else slot.rival for slot in slots], times, keys)
+        _world(f"versions_{v}", [slot.fact if v >= slot.least else slot.instead for slot in slots], times, keys)
         for v in data.versions
     )
 
