@@ -124,8 +124,8 @@ def test_the_gold_is_the_newest_value_and_no_older_one_holds_it_or_is_held_by_it
 
 
 @example(VersionsData())
-# Drawn without a look at the others, this seed's names hold `Tokilt Group` and `Stokilt Group`.
-@example(VersionsData(seed=26, versions=(16,), questions=10))
+# Drawn without a look at the others, this seed's names hold `Litrilburg` and `Klitrilburg`.
+@example(VersionsData(seed=156, versions=(16,), questions=10))
 @given(SECTIONS)
 def test_no_name_stands_inside_another_so_a_wrong_answer_never_holds_the_right_one(data: VersionsData) -> None:
     for world in draw_versions(data):
@@ -256,8 +256,8 @@ def test_the_same_arguments_give_the_same_stream_and_another_seed_another(data: 
 @pytest.mark.parametrize(
     ("dated", "digest"),
     [
-        (False, "7d5a26dd6669ab48fafc3eb64b266acb2636c0345693728a8d7050364bf7ef36"),
-        (True, "1ad88b608f64efd5b97c8af328485065b48832920b5e4fecd2b506e4e62125c5"),
+        (False, "01047a8ffa326146852f63c4a70a4065d047f85ce4784f2afde4b6a12b0bcf53"),
+        (True, "3c1889068bdc5aa90bc3291758d53f99b956e50b07518242e14cfb6f583907cd"),
     ],
 )
 def test_the_stream_is_what_it_was_when_it_was_first_published(dated: bool, digest: str) -> None:

@@ -45,9 +45,7 @@ class _Names:
     def __init__(self, draw: Draw, each: int) -> None:
         self._draw = draw
         self._folded: list[str] = []
-        self.known = {
-            kind: [self.new(kind) for _ in range(each)] for kind in ("person", "company", "city", "region", "language")
-        }
+        self.known = {kind: [self.new(kind) for _ in range(each)] for kind in ("person", "company", "city", "region")}
 
     def new(self, kind: str) -> str:
         """A name that no other entity shares."""
