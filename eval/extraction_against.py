@@ -32,11 +32,21 @@ class Reference:
 
 
 def find_reference(run: RunFolder, experiment: ResolvedExperiment, given: str) -> Reference:
-    """The reference called `grammar`, `grammar:NAME` or by the folder of another run; ConfigurationError for none of these."""
+    """The reference called `grammar`, `grammar:NAME` or by the folder of another run; ConfigurationError for none of these.
+
+    DataError if the run has no statement in common with it.
+    """
+    reference = _find(run, experiment, given)
+    if not in_common(read_extraction(run), reference.extraction):
+        raise DataError(f"{run.path} and {reference.name} have no statement in common; compare runs of the same data")
+    return reference
+
+
+def _find(run: RunFolder, experiment: ResolvedExperiment, given: str) -> Reference:
     kind, colon, name = given.partition(":")
     if kind != "grammar":
         if not Path(given).is_dir():
-            raise ConfigurationError(f"--against {given}: no such run folder; give grammar, grammar:NAME or the folder of a run")
+            raise ConfigurationError(f"--against {given}: no such folder; give grammar, grammar:NAME or a run")
         return Reference(given, read_extraction(RunFolder(Path(given))))
     if not colon:
         data = kind_of(experiment.data)
@@ -55,12 +65,10 @@ def compare_extractions(
     """The comparison as `coldread extract --against --json` prints it; golds: None counts no gold answer.
 
     Texts that both have are compared. Linking sees histories without the others; downstream, histories that hold any of them
-    are left out with their questions. DataError where no text is in common.
+    are left out with their questions.
     """
     data, extraction = read_data(run), read_extraction(run)
     pairs = in_common(extraction, reference.extraction)
-    if not pairs:
-        raise DataError(f"{run.path} and {reference.name} have no statement in common; compare extractions of the same histories")
     common = {ours.text for ours, _ in pairs}
     whole = [history for history in data.histories if all(s.text in common for s in history.statements)]
     held = {history.id for history in whole}
@@ -75,7 +83,7 @@ def compare_extractions(
     )
     mapping = map_relations(pairs)
     alignment = Alignment(pairs, mapping)
-    result = {
+    result: dict[str, Any] = {
         "run": str(run.path),
         "reference": reference.name,
         "texts": {

@@ -52,7 +52,7 @@ class _Asked:
     question: Question
     ours: Counts
     theirs: Counts
-    anchored: tuple[bool, bool]
+    anchored: tuple[bool, ...]
     outdated: bool
     lacking: Lacking | None
 
@@ -82,6 +82,7 @@ def downstream(
     return {
         "questions": len(asked),
         "by_hops": cells,
+        "outdated": [item.question.id for item in asked if item.outdated],
         "lacking": [msgspec.to_builtins(item.lacking) for item in asked if item.lacking is not None],
     }
 
@@ -122,9 +123,7 @@ def _outdated(theirs: Memory, question: Question, shown: Collection[int]) -> boo
     """Whether an earlier value of a key that the reference reaches is shown by a record that states no current one of them."""
     keys = theirs.closure(question.text)
     current = set(theirs.positions(keys))
-    earlier = {
-        edge.position for key in keys for edge in theirs.stated[key] if edge.target != theirs.graph.current[key].target
-    }
+    earlier = {edge.position for key in keys for edge in theirs.stated[key] if edge.target != theirs.graph.current[key].target}
     return not (earlier - current).isdisjoint(shown)
 
 

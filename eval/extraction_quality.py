@@ -41,7 +41,7 @@ class Aligned(msgspec.Struct, frozen=True):
 
 
 class Mapped(msgspec.Struct, frozen=True):
-    """The reference relation that a relation shares most pairs with. straight, exchanged: pairs of subject and object shared."""
+    """A relation and the reference's that it shares most pairs of subject and object with: straight or exchanged so many."""
 
     relation: str
     reference: str
@@ -81,7 +81,7 @@ def _fact(triple: Triple, relation: Named) -> Fact:
 
 
 def map_relations(pairs: Iterable[Both]) -> dict[str, Mapped]:
-    """Each relation that shares a pair of subject and object with the reference, in one statement, and the relation it shares most with.
+    """Each relation that shares a pair of subject and object with the reference in some statement: with which it shares most.
 
     Pairs in the same and in exchanged order are counted apart, and the larger count decides. Ties: the reference relation with
     fewer pairs, so that a part is not taken for its whole; then the same name; then the first name.
@@ -236,12 +236,12 @@ def _spread(parts: Mapping[tuple[str, str], Sequence[str]]) -> list[dict[str, An
 
 def agreement(both: int, extraction: int, reference: int) -> dict[str, Any]:
     """Counts, and precision, recall and F1 in percent; None of nothing."""
-    shares = zip(("precision", "recall", "f1"), ((both, extraction), (both, reference), (2 * both, extraction + reference)), strict=True)
+    shares = {"precision": (both, extraction), "recall": (both, reference), "f1": (2 * both, extraction + reference)}
     return {
         "both": both,
         "extraction": extraction,
         "reference": reference,
-        **{name: round(100 * count / of, 2) if of else None for name, (count, of) in shares},
+        **{name: round(100 * count / of, 2) if of else None for name, (count, of) in shares.items()},
     }
 
 
@@ -280,9 +280,10 @@ def linked_pairs(stated: Iterable[tuple[frozenset[Key], frozenset[Key]]]) -> tup
     of them under a key are n(n-1)/2 pairs, and likewise n under a pair of keys. One with several keys is linked to as many of
     those as its keys' groups hold (which are disjoint), and to those of its kind that share a key, counted as sets.
     """
-    simple, compound = [], []
-    for keys in stated:
-        (simple if max(map(len, keys)) <= 1 else compound).append(keys)
+    simple: list[tuple[frozenset[Key], frozenset[Key]]] = []
+    compound: list[tuple[frozenset[Key], frozenset[Key]]] = []
+    for stating in stated:
+        (simple if max(map(len, stating)) <= 1 else compound).append(stating)
     groups = (
         Counter((a, b) for first, second in simple for a in first for b in second),
         Counter(a for first, _ in simple for a in first),
@@ -290,12 +291,13 @@ def linked_pairs(stated: Iterable[tuple[frozenset[Key], frozenset[Key]]]) -> tup
     )
     both, ours, theirs = (sum(n * (n - 1) // 2 for n in group.values()) for group in groups)
     seen: tuple[dict[Key, set[int]], dict[Key, set[int]]] = (defaultdict(set), defaultdict(set))
-    for number, (first, second) in enumerate(compound):
-        sharing = [set().union(*(index[key] for key in keys)) for index, keys in zip(seen, (first, second), strict=True)]
+    for number, stating in enumerate(compound):
+        first, second = stating
+        sharing = [set().union(*(index[key] for key in keys)) for index, keys in zip(seen, stating, strict=True)]
         both += sum(groups[0][a, b] for a in first for b in second) + len(sharing[0] & sharing[1])
         ours += sum(groups[1][a] for a in first) + len(sharing[0])
         theirs += sum(groups[2][b] for b in second) + len(sharing[1])
-        for index, keys in zip(seen, (first, second), strict=True):
+        for index, keys in zip(seen, stating, strict=True):
             for key in keys:
                 index[key].add(number)
     return both, ours, theirs
@@ -348,5 +350,5 @@ def _outcomes(history: History, extraction: Extraction, reference: Extraction, a
 
 
 def earlier_stands(edges: Sequence[Edge], texts: Mapping[int, str], alignment: Alignment, graph: Graph) -> bool:
-    """Whether another value than the latest of one key, of all its assertions in order, is current in the extraction's graph."""
+    """Whether another value than the latest is current in the extraction's graph; edges: all of one key, in order."""
     return any(edge.target != edges[-1].target and alignment.stands(texts[edge.position], edge, graph) for edge in edges)
