@@ -36,7 +36,7 @@ class Aligned(msgspec.Struct, frozen=True):
     """A fact of the reference and the fact of the extraction that stands for it; kind: the error, None where they are equal."""
 
     kind: ErrorKind | None
-    ours: Triple | None
+    extraction: Triple | None
     reference: Triple | None
 
 
@@ -189,7 +189,9 @@ class Alignment:
 
     def stands(self, text: str, edge: Edge, graph: Graph) -> bool:
         """Whether what stands for it in the extraction is current in the extraction's graph."""
-        facts = [_fact(found.ours, found.ours.relation) for found in self.of(text, edge) if found.ours is not None]
+        facts = [
+            _fact(found.extraction, found.extraction.relation) for found in self.of(text, edge) if found.extraction is not None
+        ]
         current = (graph.current.get((subject, str(relation))) for subject, relation, _ in facts)
         return any(
             now is not None and now.position == edge.position and now.target == target
@@ -206,8 +208,12 @@ def relations(alignment: Alignment, mapping: Mapping[str, Mapped]) -> dict[str, 
     parts: dict[tuple[str, str], list[str]] = {}
     for text, found in alignment.texts.items():
         for aligned in found:
-            if aligned.kind in (None, "relation", "direction") and aligned.ours is not None and aligned.reference is not None:
-                parts.setdefault((aligned.ours.relation, aligned.reference.relation), []).append(text)
+            if (
+                aligned.kind in (None, "relation", "direction")
+                and aligned.extraction is not None
+                and aligned.reference is not None
+            ):
+                parts.setdefault((aligned.extraction.relation, aligned.reference.relation), []).append(text)
     exchanged = {(theirs, ours): texts for (ours, theirs), texts in parts.items()}
     return {
         "mapping": [msgspec.to_builtins(mapped) for mapped in mapping.values()],

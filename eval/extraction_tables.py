@@ -70,9 +70,9 @@ def _counts(console: Console, title: str, what: str, meaning: dict[Any, str], co
 def _examples(console: Console, items: Sequence[dict[str, Any]]) -> None:
     for item in items[:_SHOWN]:
         _line(console, f"  {item['kind']}: {item['text']}")
-        for side, name in (("reference", "reference"), ("ours", "extraction")):
+        for side in ("reference", "extraction"):
             if (triple := item[side]) is not None:
-                _line(console, f"    {name}: {triple['subject']} | {triple['relation']} | {triple['object']}")
+                _line(console, f"    {side}: {triple['subject']} | {triple['relation']} | {triple['object']}")
     _more(console, len(items) - _SHOWN, "errors")
     if items:
         console.out("")

@@ -243,7 +243,7 @@ def test_the_same_relation_is_preferred_and_each_fact_is_paired_once() -> None:
     theirs = of({text: [("Ada Lee", "r", "Rome")], **both})
     pairs = in_common(ours, theirs)
     found = align(*pairs[0], map_relations(pairs))
-    assert [(a.kind, a.ours and a.ours.relation) for a in found] == [("span", "r"), ("extra", "s")]
+    assert [(a.kind, a.extraction and a.extraction.relation) for a in found] == [("span", "r"), ("extra", "s")]
 
 
 def test_precision_and_recall_of_triples_pairs_and_keys_by_hand() -> None:
@@ -542,18 +542,23 @@ POOR = GRAMMAR.replace('  river: ["{subject} lies on the river {object}."]\n', '
 
 
 @pytest.fixture
-def run(tmp_path: Path, tiny_model: Path) -> Path:
+def run(tmp_path: Path) -> Path:
     """A run of the tiny rows whose grammar takes rivers for no fact; `homes.yaml` beside it knows them."""
-    return extracted(tmp_path, tiny_model)
+    return extracted(tmp_path)
 
 
-def extracted(folder: Path, model: Path, rows: list[dict[str, Any]] | None = None, grammar: str = POOR) -> Path:
+def start(folder: Path, until: str, rows: list[dict[str, Any]] | None = None, **changes: object) -> Path:
+    """A run of the tiny rows without a reader."""
+    file, place = write_experiment(folder, folder, readers=[], **changes), folder / "run"
+    data = [] if "data" in changes else ["--data", str(write_rows(folder, rows))]
+    coldread("run", str(file), *data, "--out", str(place), "--until", until)
+    return place
+
+
+def extracted(folder: Path, rows: list[dict[str, Any]] | None = None, grammar: str = POOR) -> Path:
     """A run up to its extraction."""
     (folder / "poor.yaml").write_text(grammar)
-    file = write_experiment(folder, model, frontend={"kind": "grammar", "grammar": str(folder / "poor.yaml")})
-    place = folder / "run"
-    coldread("run", str(file), "--data", str(write_rows(folder, rows)), "--out", str(place), "--until", "extract")
-    return place
+    return start(folder, "extract", rows, frontend={"kind": "grammar", "grammar": str(folder / "poor.yaml")})
 
 
 def against(run: Path, reference: str | Path, *options: str) -> Result:
@@ -601,9 +606,9 @@ def test_gold_opens_the_labels_and_the_ledger_says_so(run: Path) -> None:
     assert result["downstream"]["by_hops"]["sh"]["extraction"]["gold_as_value"] == 3
 
 
-def test_the_command_compares_with_another_run_what_both_have(run: Path, tiny_model: Path, tmp_path: Path) -> None:
+def test_the_command_compares_with_another_run_what_both_have(run: Path, tmp_path: Path) -> None:
     (other := tmp_path / "other").mkdir()
-    reference = extracted(other, tiny_model, ROWS[:1], GRAMMAR)
+    reference = extracted(other, ROWS[:1], GRAMMAR)
     result = against(run, reference)
     assert result["texts"] == {"compared": 5, "only_extraction": 3, "only_reference": 0}
     assert result["downstream"]["questions_left_out"] == 2
@@ -614,23 +619,21 @@ def test_the_command_compares_with_another_run_what_both_have(run: Path, tiny_mo
     assert "downstream without 2 questions" in shown
 
 
-def test_a_history_that_is_not_whole_is_compared_without_its_questions(run: Path, tiny_model: Path, tmp_path: Path) -> None:
+def test_a_history_that_is_not_whole_is_compared_without_its_questions(run: Path, tmp_path: Path) -> None:
     (other := tmp_path / "other").mkdir()
     rows = [{**ROWS[0], "statements": ["Ada lives in Rome.", "Ada lives in Paris."]}]
-    result = against(run, extracted(other, tiny_model, rows, GRAMMAR))
+    result = against(run, extracted(other, rows, GRAMMAR))
     assert result["linking"]["pairs"]["both"] == result["linking"]["overwritten"]["wins"] == 1
     assert result["downstream"] == {"questions_left_out": 5}
 
 
-def test_references_that_cannot_be_used_are_refused_before_a_label_is_opened(
-    run: Path, tiny_model: Path, tmp_path: Path
-) -> None:
+def test_references_that_cannot_be_used_are_refused_before_a_label_is_opened(run: Path, tmp_path: Path) -> None:
     def refused(reference: str | Path, code: int) -> str:
         return coldread("extract", str(run), "--against", str(reference), "--gold", code=code).stderr
 
     for name in ("other", "empty"):
         (tmp_path / name).mkdir()
-    stranger = extracted(tmp_path / "other", tiny_model, [{**ROWS[1], "statements": ["It is early."]}])
+    stranger = extracted(tmp_path / "other", [{**ROWS[1], "statements": ["It is early."]}])
     assert "give grammar:NAME" in refused("grammar", 3)
     assert "mquake, synthetic" in refused("grammar:nowhere", 3)
     assert "no such folder" in refused(tmp_path / "nowhere", 3)
@@ -640,34 +643,28 @@ def test_references_that_cannot_be_used_are_refused_before_a_label_is_opened(
     assert read_ledger(RunFolder(run)) == ()
 
 
-def test_nothing_is_extracted_anew(tiny_model: Path, tmp_path: Path) -> None:
-    run = tmp_path / "run"
-    file = str(write_experiment(tmp_path, tiny_model))
-    coldread("run", file, "--data", str(write_rows(tmp_path)), "--out", str(run), "--until", "load")
+def test_nothing_is_extracted_anew(tmp_path: Path) -> None:
+    run = start(tmp_path, "load")
     assert f"coldread extract {run}" in coldread("extract", str(run), "--against", "grammar:mquake", code=10).stderr
     assert not (run / "extraction").exists()
 
 
-def test_the_grammar_that_fits_the_data_is_taken(tiny_model: Path, tmp_path: Path) -> None:
+def test_the_grammar_that_fits_the_data_is_taken(tmp_path: Path) -> None:
     data = {"kind": "synthetic", "statements": [60], "questions": 4}
     frontend = {"kind": "grammar", "grammar": "synthetic"}
-    file = write_experiment(tmp_path, tiny_model, data=data, frontend=frontend, readers=[])
-    coldread("run", str(file), "--out", str(tmp_path / "run"), "--until", "extract")
-    result = against(tmp_path / "run", "grammar")
+    result = against(start(tmp_path, "extract", data=data, frontend=frontend), "grammar")
     assert result["reference"] == "grammar:synthetic"
     assert shares(result["agreement"]["triples"]) == (100.0, 100.0, 100.0)
 
 
-def test_what_is_printed_fits_a_hundred_columns_steers_no_terminal_and_says_what_the_json_says(
-    tiny_model: Path, tmp_path: Path
-) -> None:
+def test_what_is_printed_fits_a_hundred_columns_steers_no_terminal_and_says_what_the_json_says(tmp_path: Path) -> None:
     places = [f"City{number}\u001b[31m" + "東" * 60 for number in range(12)]
     row = {
         "history": "long",
         "statements": [f"{place} lies on the river Po." for place in places],
         "questions": [{"id": "0", "text": f"Which river is {places[0]} on?", "answers": ["Po"]}],
     }
-    run = extracted(tmp_path, tiny_model, [row])
+    run = extracted(tmp_path, [row])
     reference = f"grammar:{tmp_path / 'homes.yaml'}"
     shown = coldread("extract", str(run), "--against", reference, "--gold").stdout
     # The title names folders of any length.
