@@ -4,7 +4,7 @@ Both are compiled from the same histories with the same settings and frozen for 
 """
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from operator import add
@@ -95,7 +95,7 @@ def _ask(
     alignment: Alignment,
     experiment: ResolvedExperiment,
     golds: Mapping[str, Sequence[str]] | None,
-) -> Iterable[_Asked]:
+) -> Iterator[_Asked]:
     labels = {question.id: () for question in about} if golds is None else golds
     judges = [Judge(extraction, labels) for extraction in extractions]
     shown = [_shown(memory, about, experiment) for memory in (ours, theirs)]

@@ -5,7 +5,7 @@ relations differ, so those of the extraction are first mapped to those of the re
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Literal
 
 import msgspec
@@ -158,11 +158,15 @@ def _overlapping(text: str, a: Triple, b: Triple) -> bool:
 
 def _overlap(text: str, a: str, b: str) -> bool:
     """Whether some place of `a` in a text shares a character with some place of `b`."""
-    return any(start < other + len(b) and other < start + len(a) for start in _places(text, a) for other in _places(text, b))
+    places = list(_places(text, b))
+    return any(start < other + len(b) and other < start + len(a) for start in _places(text, a) for other in places)
 
 
-def _places(text: str, part: str) -> list[int]:
-    return [start for start in range(len(text)) if text.startswith(part, start)]
+def _places(text: str, part: str) -> Iterator[int]:
+    start = text.find(part)
+    while start >= 0:
+        yield start
+        start = text.find(part, start + 1)
 
 
 _FITS: dict[ErrorKind, Callable[[str, Triple, Triple], bool]] = {
@@ -202,7 +206,7 @@ class Alignment:
 def relations(alignment: Alignment, mapping: Mapping[str, Mapped]) -> dict[str, Any]:
     """The mapping, merges and splits, from facts that are equal or differ in relation or direction alone.
 
-    merges: relations of the extraction whose facts come from two or more of the reference; splits: the reverse. Each with the
+    unmapped: relations of the extraction that share no pair with the reference. merges: relations of the extraction whose facts come from two or more of the reference; splits: the reverse. Each with the
     facts of every part, and an example.
     """
     parts: dict[tuple[str, str], list[str]] = {}
@@ -214,9 +218,11 @@ def relations(alignment: Alignment, mapping: Mapping[str, Mapped]) -> dict[str, 
                 and aligned.reference is not None
             ):
                 parts.setdefault((aligned.extraction.relation, aligned.reference.relation), []).append(text)
+    used = {a.extraction.relation for found in alignment.texts.values() for a in found if a.extraction is not None}
     exchanged = {(theirs, ours): texts for (ours, theirs), texts in parts.items()}
     return {
         "mapping": [msgspec.to_builtins(mapped) for mapped in mapping.values()],
+        "unmapped": sorted(used - mapping.keys()),
         "merges": _spread(parts),
         "splits": _spread(exchanged),
     }
@@ -342,7 +348,7 @@ def linking(
     }
 
 
-def _outcomes(history: History, extraction: Extraction, reference: Extraction, alignment: Alignment) -> Iterable[str]:
+def _outcomes(history: History, extraction: Extraction, reference: Extraction, alignment: Alignment) -> Iterator[str]:
     graph = compile_graph(history, extraction)
     texts = {statement.position: statement.text for statement in history.statements}
     stated: dict[Key, list[Edge]] = {}

@@ -5,6 +5,7 @@ from typing import Any
 
 from rich.console import Console
 from rich.markup import escape
+from rich.table import Table
 from rich.text import Text
 
 from eval.extraction_downstream import CAUSES
@@ -27,6 +28,9 @@ def quality(console: Console, result: dict[str, Any]) -> None:
     console.print(_agreement(result))
     _counts(console, "errors of triples", "errors", ERRORS, result["errors"]["counts"])
     _examples(console, result["errors"]["items"])
+    if unmapped := result["relations"]["unmapped"]:
+        _line(console, f"relations that share no fact with the reference: {len(unmapped)}: {', '.join(unmapped)}")
+        console.out("")
     _spread(console, "merged", "comes from", result["relations"]["merges"])
     _spread(console, "split", "is spread over", result["relations"]["splits"])
     overwritten = result["linking"]["overwritten"]
@@ -40,7 +44,7 @@ def _line(console: Console, text: str) -> None:
     console.out(line.plain, highlight=False)
 
 
-def _statuses(cells: Iterable[dict[str, Any]]) -> Any:
+def _statuses(cells: Iterable[dict[str, Any]]) -> Table:
     table = new_table("statuses", ("extraction", "reference", "reasons of the extraction"), ("texts",))
     table.columns[2].no_wrap, table.columns[2].overflow = False, "fold"
     for cell in cells:
@@ -49,7 +53,7 @@ def _statuses(cells: Iterable[dict[str, Any]]) -> Any:
     return table
 
 
-def _agreement(result: dict[str, Any]) -> Any:
+def _agreement(result: dict[str, Any]) -> Table:
     headings = ("both", "extraction", "reference", "precision %", "recall %", "F1 %")
     table = new_table("agreement", ("of",), headings)
     rows = {**result["agreement"], "statements of one key": result["linking"]["pairs"]}

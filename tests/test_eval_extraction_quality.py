@@ -132,7 +132,9 @@ def test_a_relation_is_mapped_to_the_one_that_it_shares_most_pairs_with() -> Non
         d_of_e=[("e", "boss", "d")],
         f_of_g="no_fact",
     )
-    assert compared(ours, theirs)["relations"]["mapping"] == [
+    found = compared(ours, theirs)["relations"]
+    assert found["unmapped"] == ["odd"]
+    assert found["mapping"] == [
         {"relation": "leads", "reference": "boss", "straight": 0, "exchanged": 1},
         {"relation": "lives", "reference": "home", "straight": 2, "exchanged": 0},
     ]
