@@ -206,8 +206,8 @@ class Alignment:
 def relations(alignment: Alignment, mapping: Mapping[str, Mapped]) -> dict[str, Any]:
     """The mapping, merges and splits, from facts that are equal or differ in relation or direction alone.
 
-    unmapped: relations of the extraction that share no pair with the reference. merges: relations of the extraction whose facts come from two or more of the reference; splits: the reverse. Each with the
-    facts of every part, and an example.
+    unmapped: relations of the extraction that share no pair with the reference. merges: those whose facts come from two or more
+    of the reference; splits: the reverse. Each with the facts of every part, and an example.
     """
     parts: dict[tuple[str, str], list[str]] = {}
     for text, found in alignment.texts.items():
