@@ -20,7 +20,13 @@ from offline.run_folder import RunFolder
 from offline.steps import read_data, read_extraction
 
 # The shipped grammar that fits a kind of data.
-GRAMMARS = {"factconsolidation": "mquake", "synthetic": "synthetic"}
+GRAMMARS = {"factconsolidation": "mquake", "synthetic": "synthetic", "versions": "synthetic"}
+
+
+def with_grammar(experiment: ResolvedExperiment, grammar: GrammarForms) -> ResolvedExperiment:
+    """The experiment with the grammar frontend and these forms in the place of its frontend."""
+    frontend = Frontend(kind="grammar", grammar=grammar.name)
+    return msgspec.structs.replace(experiment, frontend=frontend, grammar=grammar, extractor=UNSET)
 
 
 @dataclass(frozen=True)
@@ -54,9 +60,7 @@ def _find(run: RunFolder, experiment: ResolvedExperiment, given: str) -> Referen
             raise ConfigurationError(f"--against grammar: no grammar is known to fit {data} data; give grammar:NAME")
         name = GRAMMARS[data]
     grammar = load_yaml(find_config("grammars", name), GrammarForms)
-    frontend = Frontend(kind="grammar", grammar=grammar.name)
-    parsing = msgspec.structs.replace(experiment, frontend=frontend, grammar=grammar, extractor=UNSET)
-    return Reference(f"grammar:{grammar.name}", extract(read_data(run).histories, parsing))
+    return Reference(f"grammar:{grammar.name}", extract(read_data(run).histories, with_grammar(experiment, grammar)))
 
 
 def compare_extractions(

@@ -93,6 +93,13 @@ def schema(count: int) -> str:
     return json.dumps(whole, separators=(",", ":"))
 
 
+def answer_skeleton() -> str:
+    """An entry with one fact and its relation's name, but nothing for subject and object."""
+    return json.dumps(
+        {"id": 1, "status": "facts", "facts": [{"subject": "", "relation": "relation", "object": ""}]}, separators=(",", ":")
+    )
+
+
 def decoding(extractor: Extractor, count: int) -> Decoding:
     """How an answer about `count` records is decoded: as much of the cap as they are of a full call, and some."""
     share = extractor.output_cap * count // extractor.statements
