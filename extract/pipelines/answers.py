@@ -26,13 +26,12 @@ def objects(text: str) -> Iterator[dict[str, Any]]:
     """
     start = text.find("{")
     while start >= 0:
-        end = start + 1
         try:
             _, end = _DECODER.raw_decode(text, start)
-            found = msgspec.json.decode(text[start:end])
+            found = msgspec.json.decode(text[start:end], type=dict[str, Any])
         except (msgspec.DecodeError, *_MALFORMED):
-            found = None
-        if isinstance(found, dict):
+            end = start + 1
+        else:
             yield found
         start = text.find("{", end)
 
