@@ -56,6 +56,26 @@ def tokenizer_digest(folder: Path) -> str:
     return digest_of([(path.name, file_digest(path)) for path in tokenizer_files(folder)])
 
 
+def load_tokenizer(folder: Path) -> Any:
+    """The library's tokenizer of a local folder; ModelError if it cannot be loaded."""
+    os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+    os.environ.setdefault("TRANSFORMERS_NO_ADVISORY_WARNINGS", "1")
+    try:
+        # tokenizer.json is the tokenizer, whatever class a library would wrap around it, and needs no torch.
+        if (folder / "tokenizer.json").is_file():
+            from transformers import PreTrainedTokenizerFast as Loader
+        else:
+            from transformers import AutoTokenizer as Loader
+    except ImportError as error:
+        raise ConfigurationError(
+            "token ids need a package that is not installed; run: pip install 'coldread[replay]'"
+        ) from error
+    try:
+        return Loader.from_pretrained(str(folder), local_files_only=True, trust_remote_code=False)
+    except Exception as error:  # transformers raises whatever its readers raise
+        raise ModelError(f"the tokenizer in {folder} cannot be loaded: {error}; check the model folder") from error
+
+
 class ChatTokenizer:
     """A model's tokenizer and chat template, from one local folder.
 
@@ -71,25 +91,10 @@ class ChatTokenizer:
         return cls(folder, thinking=reader.thinking, date=None if reader.date is UNSET else reader.date)
 
     def __init__(self, folder: Path, *, thinking: bool = False, date: str | None = None) -> None:
-        os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
-        os.environ.setdefault("TRANSFORMERS_NO_ADVISORY_WARNINGS", "1")
-        try:
-            # tokenizer.json is the tokenizer, whatever class a library would wrap around it, and needs no torch.
-            if (folder / "tokenizer.json").is_file():
-                from transformers import PreTrainedTokenizerFast as Loader
-            else:
-                from transformers import AutoTokenizer as Loader
-        except ImportError as error:
-            raise ConfigurationError(
-                "token ids need a package that is not installed; run: pip install 'coldread[replay]'"
-            ) from error
         self.folder = folder
         self._thinking = thinking
         self._today = None if date is None else datetime.fromisoformat(date)
-        try:
-            self._tokenizer: Any = Loader.from_pretrained(str(folder), local_files_only=True, trust_remote_code=False)
-        except Exception as error:  # transformers raises whatever its readers raise
-            raise ModelError(f"the tokenizer in {folder} cannot be loaded: {error}; check the model folder") from error
+        self._tokenizer = load_tokenizer(folder)
         if not self._tokenizer.chat_template:
             raise ModelError(f"the tokenizer in {folder} has no chat template; choose an instruct model")
         added = self._tokenizer.added_tokens_decoder.values()

