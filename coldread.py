@@ -127,8 +127,8 @@ def run(
         _print(as_json, estimate, lambda console: tables.estimate(console, estimate))
         return
     folder = RunFolder(out or steps.default_out(plan.experiment))
-    with _bars("encode", "texts") as encoding, _progress() as progress:
-        steps.run_all(folder, plan, until, _say, progress, encoding)
+    with _bars("extract", "calls") as extracting, _bars("encode", "texts") as encoding, _progress() as progress:
+        steps.run_all(folder, plan, until, _say, steps.Watch(extracting, encoding, progress))
     scored = until == "score" and bool(plan.experiment.readers)
     summary = score_summary(folder, plan.experiment) if scored else {}
     _print(
@@ -168,9 +168,27 @@ def extract(folder: RunArgument, as_json: Json = False) -> None:
     from eval import run as steps
 
     place = RunFolder(folder)
-    with place.lock():
-        steps.extract(place, place.experiment(), _say)
+    with place.lock(), _bars("extract", "calls") as progress:
+        steps.extract(place, place.experiment(), _say, progress)
     _print(as_json, {"run": str(folder), "step": "extract"}, lambda console: None)
+
+
+@app.command()
+def catalogue(
+    folder: RunArgument,
+    out: Annotated[Path | None, typer.Option(metavar="FILE.yaml", help="Write it for editing, outside the run.")] = None,
+    as_json: Json = False,
+) -> None:
+    """Show the relation names that a model's extraction found, which were mapped to which, and on what examples."""
+    from eval import catalogue as found
+
+    place = RunFolder(folder)
+    with place.lock():
+        relations = found.catalogue(place)
+        if out is not None:
+            found.write_edited(place, out)
+    result = {"run": str(folder), "relations": relations}
+    _print(as_json, result, lambda console: found.show(console, relations))
 
 
 @app.command()

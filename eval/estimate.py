@@ -14,7 +14,7 @@ from typing import Any
 from msgspec import UNSET
 from msgspec.structs import replace
 
-from eval.run import Plan, Say, run_all
+from eval.run import Plan, Say, Watch, run_all
 from offline.errors import ModelError
 from offline.experiment import ReaderPlan, ResolvedExperiment, RetrievalSettings
 from offline.models import Encoder, Reranker
@@ -53,7 +53,7 @@ def dry_run(plan: Plan, say: Say, rates: Rates) -> dict[str, Any]:
     )
     with tempfile.TemporaryDirectory(prefix="coldread-dry-run-") as name:
         run = RunFolder(Path(name) / "run")
-        run_all(run, Plan(experiment, plan.data), "freeze", say, _silent, _silent)
+        run_all(run, Plan(experiment, plan.data), "freeze", say, Watch(_silent, _silent, _silent))
         readers = {}
         for given, plain in zip(wanted.readers, experiment.readers, strict=True):
             readers[given.reader.name] = _estimate(run, experiment, plain, [stand_ins[view] for view in given.views], rates)

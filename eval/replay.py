@@ -15,7 +15,10 @@ from eval.audit import verify_run
 from eval.labels import read_labels
 from eval.metrics import find_metrics
 from eval.score import score_files, score_inputs
-from extract.frontends import extract
+from extract.frontends import extract, extract_by_model, needs_model
+from extract.frontends.records import Extracted
+from extract.steps import CALLS, TOKENIZER, extracted_files
+from offline.asking import Extractor
 from offline.canonical import encode, file_digest, read_bytes, read_record
 from offline.errors import (
     ExtractionLinkError,
@@ -28,10 +31,11 @@ from offline.errors import (
 )
 from offline.experiment import ReaderPlan, ResolvedExperiment, RetrievalSettings
 from offline.memory import Measure
-from offline.models import Encoder, Reranker
+from offline.models import Encoder, Reader, Reranker
 from offline.records import Packet
 from offline.run_folder import REPORT, RunFolder, read_manifest
 from offline.steps import freeze_run, fresh, model_work, packet_files, read_data, read_evidence, read_packets
+from readers.calls import SETTINGS, Caller, Recorded, check_transcript
 from readers.encode import ENCODER, RERANKER
 from readers.pins import identify, tokenizer_files
 from readers.probe import certificate_line, certify, foreign_probe
@@ -44,8 +48,8 @@ from readers.tokens import ChatTokenizer, tokenizer_at
 
 # (link, how many of what were checked)
 Report = Callable[[str, str], None]
-# Frontends that a replay runs again: ours that ask no model.
-REPLAYED_FRONTENDS = ("grammar",)
+# Frontends that a replay runs again, those that ask a model on its recorded answers: ours.
+REPLAYED_FRONTENDS = ("grammar", "llm", "hybrid")
 
 
 def compare_lines(path: Path, records: Sequence[Any], error: type[ReplayError], what: Callable[[Any], str]) -> None:
@@ -82,7 +86,7 @@ def replay(run: RunFolder, report: Report, *, tokens: bool = True, tokenizers: P
     files = sum(len(read_manifest(path.parent).files) for path in run.path.rglob("manifest.json"))
     report("files", f"{files} files, {len(seals)} seals")
     experiment = run.experiment()
-    _replay_extraction(run, experiment, report)
+    _replay_extraction(run, experiment, report, tokens=tokens)
     _replay_models(run, experiment, report)
     needs_tokens = experiment.settings.length_unit == "tokens"
     if needs_tokens and not tokens:
@@ -105,17 +109,43 @@ def replay(run: RunFolder, report: Report, *, tokens: bool = True, tokenizers: P
         report("report", f"{REPORT}: not checked, no seal covers it; `coldread report` makes it again")
 
 
-def _replay_extraction(run: RunFolder, experiment: ResolvedExperiment, report: Report) -> None:
-    if experiment.frontend.kind not in REPLAYED_FRONTENDS:
-        report("extraction", f"kept as frozen: the frontend {experiment.frontend.kind!r} is not run again")
+def _replay_extraction(run: RunFolder, experiment: ResolvedExperiment, report: Report, *, tokens: bool) -> None:
+    kind = experiment.frontend.kind
+    if kind not in REPLAYED_FRONTENDS:
+        report("extraction", f"kept as frozen: the frontend {kind!r} is not run again")
         return
-    again = extract(read_data(run).histories, experiment)
+    if not needs_model(kind):
+        again = extract(read_data(run).histories, experiment)
+        calls = ""
+    elif not tokens:
+        report("extraction", "skipped: its calls are token ids, and --no-tokens was given")
+        return
+    else:
+        extracted, made = _extract_again(run, experiment)
+        again, calls = extracted.extraction, f", {made} calls"
     folder = run.step_folder("extraction")
     compare_lines(
         folder / "statements.jsonl", again.statements, ExtractionLinkError, lambda s: f"the statement {s.text[:60]!r}"
     )
     compare_lines(folder / "relations.jsonl", again.relations, ExtractionLinkError, lambda r: f"the relation {r.name!r}")
-    report("extraction", f"{len(again.statements)} statements")
+    report("extraction", f"{len(again.statements)} statements{calls}")
+
+
+def _extract_again(run: RunFolder, experiment: ResolvedExperiment) -> tuple[Extracted, int]:
+    """Run a frontend that asks a model again on its recorded answers; what it gives, and how many calls it makes."""
+    folder = run.step_folder("extraction")
+    extractor = experiment.extractor
+    if not isinstance(extractor, Extractor):
+        raise ExtractionLinkError(f"{folder}: the experiment names no extractor")
+    recorded = Recorded(folder / CALLS)
+    tokenizer = ChatTokenizer.of(extractor.reader, folder / TOKENIZER)
+    _check_settings(folder / CALLS / SETTINGS, extractor.reader, recorded.transcript.settings, tokenizer)
+    caller = Caller(recorded.transcript.settings, tokenizer, recorded)
+    extracted = extract_by_model(read_data(run).histories, experiment, caller)
+    made = check_transcript(recorded, caller.transcript)
+    for name, records in extracted_files(extracted).items():
+        compare_lines(folder / name, records, ExtractionLinkError, lambda record: f"a {type(record).__name__}")
+    return extracted, made
 
 
 def _replay_models(run: RunFolder, experiment: ResolvedExperiment, report: Report) -> None:
@@ -142,7 +172,7 @@ def _replay_tokens(run: RunFolder, experiment: ResolvedExperiment, plan: ReaderP
     folder = reads_folder(run, name)
     stored = read_requests(folder / "requests")
     tokenizer = ChatTokenizer.of(plan.reader, at)
-    _replay_settings(folder, plan, stored.settings, tokenizer)
+    _check_settings(folder / "requests" / "settings.json", plan.reader, stored.settings, tokenizer)
     questions = {question.id: question for question in read_data(run).questions}
     again = make_requests(
         stored.settings, tokenizer, experiment.prompt, questions, read_packets(run, plan.views), read_evidence(run)
@@ -188,13 +218,12 @@ def _replay_seal(run: RunFolder, name: str, report: Report) -> None:
     report("seal", f"{name}: {counted.scheduled} questions, {counted.failed} failed; {certificate_line(certificate)}")
 
 
-def _replay_settings(folder: Path, plan: ReaderPlan, stored: Settings, tokenizer: Tokenizer) -> None:
-    """InputLinkError unless the frozen settings are what the experiment's reader and the kept tokenizer give."""
-    path = folder / "requests" / "settings.json"
-    if make_settings(plan.reader, stored.model, tokenizer) != stored:
-        raise InputLinkError(f"{path}: the settings of reader {plan.reader.name!r} come out differently when derived again")
-    if plan.reader.model.served is not UNSET and stored.model != identify(plan.reader, tokenizer.folder):
-        raise InputLinkError(f"{path}: the model is not the served one that the reader {plan.reader.name!r} names")
+def _check_settings(path: Path, reader: Reader, stored: Settings, tokenizer: Tokenizer) -> None:
+    """InputLinkError unless the frozen settings in `path` are what the experiment's reader and the kept tokenizer give."""
+    if make_settings(reader, stored.model, tokenizer) != stored:
+        raise InputLinkError(f"{path}: the settings of reader {reader.name!r} come out differently when derived again")
+    if reader.model.served is not UNSET and stored.model != identify(reader, tokenizer.folder):
+        raise InputLinkError(f"{path}: the model is not the served one that the reader {reader.name!r} names")
     known = {file.name: file.sha256 for file in stored.model.files}
     for file in tokenizer_files(tokenizer.folder):
         if file.name in known and file_digest(file) != known[file.name]:

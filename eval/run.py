@@ -29,8 +29,8 @@ from readers.seal import SEAL, reads_folder
 
 STEPS = ("load", "extract", "encode", "freeze", "read", "score")
 
-# From a model's name to what is told of its progress.
-Encoding = Callable[[str], Callable[[int, int], None]]
+# From a model's name to what is told of its progress: (done, in all).
+Told = Callable[[str], Callable[[int, int], None]]
 # (step, what happened)
 Say = Callable[[str, str], None]
 
@@ -53,7 +53,8 @@ def make_plan(name: str, data: Path | None, limit: int | None) -> Plan:
         data = path.parent / Path(given).expanduser()
     experiment = resolve(written, limit, str(path))
     retrieval = experiment.retrieval or RetrievalSettings()
-    for pinned in (*(plan.reader for plan in experiment.readers), retrieval.encoder, retrieval.reranker):
+    extractor = None if experiment.extractor is UNSET else experiment.extractor.reader
+    for pinned in (*(plan.reader for plan in experiment.readers), extractor, retrieval.encoder, retrieval.reranker):
         if pinned is not None:
             check_pin(pinned)
     return Plan(experiment, data)
@@ -86,13 +87,21 @@ def load(run: RunFolder, experiment: ResolvedExperiment, data: Path | None, say:
     )
 
 
-def extract(run: RunFolder, experiment: ResolvedExperiment, say: Say) -> None:
-    """Statements to triples."""
-    written, counts = extract_step(run, experiment)
-    say("extract", f"{_done(written)}: " + ", ".join(f"{count} {status}" for status, count in sorted(counts.items())))
+def extract(run: RunFolder, experiment: ResolvedExperiment, say: Say, progress: Told) -> None:
+    """Statements to triples; a frontend that asks a model says what that cost."""
+    extractor = experiment.extractor
+    done = extract_step(run, experiment, *(() if extractor is UNSET else (progress(extractor.reader.name),)))
+    statuses = ", ".join(f"{count} {status}" for status, count in sorted(done.statuses.items()))
+    say("extract", f"{_done(done.written)}: {statuses}")
+    for stage, cost in done.stages.items():
+        calls = f"{cost.calls} calls ({cost.failed} failed), {cost.input_tokens} tokens in, {cost.output_tokens} out"
+        took = f", {float(done.spent.seconds.get(stage, 0)):.0f} s" if done.spent else ""
+        say("extract", f"{stage}: {calls}{took}")
+    if done.written and done.spent and done.spent.cached:
+        say("extract", f"{done.spent.cached} of {done.spent.cached + done.spent.generated} calls were answered from the cache")
 
 
-def encode(run: RunFolder, experiment: ResolvedExperiment, say: Say, progress: Encoding) -> None:
+def encode(run: RunFolder, experiment: ResolvedExperiment, say: Say, progress: Told) -> None:
     """Vectors and rerank scores, where a view needs them."""
     work, retrieval = model_work(experiment), experiment.retrieval
     if retrieval and retrieval.encoder and work.units:
@@ -175,6 +184,8 @@ def start(run: RunFolder, plan: Plan, say: Say) -> None:
     check_populations(experiment)
     for each in experiment.readers:
         check_engine(each.reader)
+    if experiment.extractor is not UNSET:
+        check_engine(experiment.extractor.reader)
     raw_source(experiment, plan.data)
     made = run.make()
     try:
@@ -196,7 +207,16 @@ def check_until(until: str) -> int:
     return STEPS.index(until)
 
 
-def run_all(run: RunFolder, plan: Plan, until: str, say: Say, progress: Callable[[str], Progress], encoding: Encoding) -> None:
+@dataclass(frozen=True)
+class Watch:
+    """Who is told of the progress of each kind of long step."""
+
+    extracting: Told
+    encoding: Told
+    reading: Callable[[str], Progress]
+
+
+def run_all(run: RunFolder, plan: Plan, until: str, say: Say, watch: Watch) -> None:
     """Everything up to and including a step."""
     last = check_until(until)
     start(run, plan, say)
@@ -205,12 +225,12 @@ def run_all(run: RunFolder, plan: Plan, until: str, say: Say, progress: Callable
         if experiment != plan.experiment:
             raise StateError(f"{run.path}: another process gave this run another experiment; run the command again")
         if last >= 1:
-            extract(run, experiment, say)
+            extract(run, experiment, say, watch.extracting)
         if last >= 2:
-            encode(run, experiment, say, encoding)
+            encode(run, experiment, say, watch.encoding)
         if last >= 3:
             freeze(run, experiment, say)
         if last >= 4 and experiment.readers:
-            read_all(run, experiment, None, say, progress)
+            read_all(run, experiment, None, say, watch.reading)
         if last >= 5 and experiment.readers:
             say("score", _done(score_run(run, experiment)))

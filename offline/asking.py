@@ -49,26 +49,27 @@ class ExtractorUse(ExtractorNumbers, frozen=True, kw_only=True):
 
 
 class ExtractionPrompt(Record, frozen=True):
-    """The prompts of extraction by a model, one for each stage; their slots are named in extract/frontends/."""
+    """The prompts of extraction by a model, one for each stage; the shipped one says which slots each has.
+
+    pronouns, negations: words that code goes by (extract/frontends/guards.py); none, if a language needs others.
+    """
 
     name: str
     extract: CallPrompt
     repair: CallPrompt
     align: CallPrompt
     review: CallPrompt
-
-
-class CatalogueEntry(Record, frozen=True):
-    """A relation and the names that extraction found for it, itself among them."""
-
-    name: str
-    names: tuple[str, ...]
+    pronouns: tuple[str, ...] = ()
+    negations: tuple[str, ...] = ()
 
 
 class EditedCatalogue(Record, frozen=True):
-    """Relations as a person arranged them. `of`: digest of the catalogue that was edited, empty for one written by hand."""
+    """Relations as a person arranged them: the names that extraction found, by the name that they shall have.
 
-    relations: tuple[CatalogueEntry, ...]
+    of: digest of the catalogue that was edited, empty for one written by hand.
+    """
+
+    relations: dict[str, tuple[str, ...]]
     of: str = ""
 
 
@@ -133,11 +134,15 @@ def resolve_extractor(use: ExtractorUse, where: str) -> Extractor:
     numbers = {name: getattr(use, name) for name in ExtractorNumbers.__struct_fields__}
     for name in ("statements", "wave", "output_cap", "input_cap", "shown", "examples"):
         check(numbers[name] > 0, f"{where}: extractor: {name} must be positive")
+    edited = None if use.catalogue is None else load_yaml(beside / use.catalogue, EditedCatalogue)
+    found = [name for names in edited.relations.values() for name in names] if edited else []
+    for name in found:
+        check(found.count(name) == 1, f"{where}: extractor: the catalogue {use.catalogue} puts {name!r} under two relations")
     return Extractor(
         # A call's own cap counts; this is the largest, and what an input may have is bounded twice.
         reader=_for_calls(reader, use.output_cap, use.input_cap),
         prompt=load_yaml(find_config("prompts", use.prompt, beside), ExtractionPrompt),
-        catalogue=None if use.catalogue is None else load_yaml(beside / use.catalogue, EditedCatalogue),
+        catalogue=edited,
         **numbers,
     )
 

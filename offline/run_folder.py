@@ -33,6 +33,8 @@ MANIFEST = "manifest.json"
 EXPERIMENT = "experiment.yaml"
 # A page made from the run, which no step and no seal covers: it may be there or not, and is made again by `coldread report`.
 REPORT = "report.html"
+# What a step took, in a file that no manifest lists: the same work takes another time each time it is done.
+SIDE = "timings.json"
 # The command that runs a step.
 COMMANDS = {
     "data": "load",
@@ -109,6 +111,7 @@ def verify_folder(folder: Path, *, beside: tuple[str, ...] = (), files_at: Path 
     present = {
         name for name in files_below(folder) if name != MANIFEST and name not in beside and name.split("/")[0] not in beside
     }
+    present -= {SIDE} - set(listed)
     _compare(folder, listed, present, may_lack=files_at is not None)
     if files_at is not None:
         _compare(files_at, listed, {name for name in listed if (files_at / name).is_file()})
@@ -264,7 +267,7 @@ class RunFolder:
                 for name in keep:
                     if (folder / name).exists():
                         shutil.copy2(folder / name, partial / name)
-                names = [name for name in files_below(partial) if name not in keep]
+                names = [name for name in files_below(partial) if name not in (*keep, SIDE)]
                 write_record(partial / MANIFEST, make_manifest(partial, step, inputs, names))
                 if folder.exists():
                     folder.rename(old)

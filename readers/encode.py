@@ -30,7 +30,7 @@ from offline.vectors import (
 from readers.encoders.embedding import EmbeddingModel
 from readers.encoders.process import Call, model_process
 from readers.encoders.reranking import RerankingModel
-from readers.pins import identify, locate
+from readers.pins import model_for_step
 from readers.records import Encoded, Model, RerankedBy
 from readers.slices import in_slices
 
@@ -98,7 +98,7 @@ def reranked_step(run: RunFolder, experiment: ResolvedExperiment, progress: Prog
 def _step(job: Encoding, step: str, pinned: Encoder | Reranker, write: Callable[[Path, Path, Model], None]) -> bool:
     """A step whose output a pinned model makes: `write(out, the model's folder, the model)`; True if it was written."""
     inputs = upstream(job.run, job.experiment, step)
-    found = _model(job.run, step, inputs, pinned)
+    found = model_for_step(job.run, step, inputs, pinned)
     if found is None:
         return False
     folder, model = found
@@ -111,20 +111,6 @@ def clear_leftovers(run: RunFolder, work: ModelWork) -> None:
     with storage(run.path / JOURNAL):
         for name in (JOURNAL, *(step for step in MODEL_STEPS if not needed[step] and not run.sealed_readers())):
             shutil.rmtree(run.path / name, ignore_errors=True)
-
-
-def _model(run: RunFolder, step: str, inputs: Mapping[str, str], pinned: Encoder | Reranker) -> tuple[Path, Model] | None:
-    """A pinned model's folder and files; None if the step was made from these inputs and need not be looked at again."""
-    made = run.has(step) and inputs.items() <= run.need(step).inputs.items()
-    if made and pinned.model.repository is not None:
-        return None  # A commit does not change, and the inputs name it.
-    try:
-        folder = locate(pinned)
-    except ModelError:
-        if made:
-            return None
-        raise
-    return folder, identify(pinned, folder)
 
 
 def encode_texts(job: Encoding, encoder: Encoder, folder: Path, model: Model) -> EncodedTexts:

@@ -6,7 +6,7 @@ hence from one commit; every file that can change an output is hashed.
 
 import re
 import shlex
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -16,7 +16,7 @@ from msgspec import UNSET
 from offline.canonical import digest_of, file_digest
 from offline.errors import ConfigurationError, ModelError
 from offline.models import Encoder, Reader, Reranker
-from offline.run_folder import MANIFEST
+from offline.run_folder import MANIFEST, RunFolder
 from readers.embedded import embedded_folder
 from readers.hub import download, download_small, look_up
 from readers.records import Model, ModelFile
@@ -112,6 +112,20 @@ def locate(reader: Pinned, *, fetch: bool = True) -> Path:
         return CODEC_FOLDER
     whose = f"{kind_of(reader)} {reader.name!r}: "
     return download(str(pin.repository), str(pin.revision), list(patterns_of(reader)), whose=whose, fetch=fetch)
+
+
+def model_for_step(run: RunFolder, step: str, inputs: Mapping[str, str], pinned: Pinned) -> tuple[Path, Model] | None:
+    """The folder and files of the model that makes a step; None if the step was made from these inputs and can stay."""
+    made = run.has(step) and inputs.items() <= run.need(step).inputs.items()
+    if made and pinned.model.repository is not None:
+        return None  # A commit does not change, and the inputs name it.
+    try:
+        folder = locate(pinned)
+    except ModelError:
+        if made:
+            return None
+        raise
+    return folder, identify(pinned, folder)
 
 
 @dataclass(frozen=True)

@@ -1,25 +1,44 @@
 """Frontends: distinct statement texts to a frozen extraction.
 
-A frontend is a function `(texts, experiment) -> Extraction`, registered by name; `coldread.frontends` is the entry
-point group. `extract` holds every frontend to the contract, a third party's too.
+A frontend is a function `(texts, experiment) -> Extraction`, registered by name; `coldread.frontends` is the entry point
+group. One that asks a model is marked with `asks_model` and is a function `(texts, extractor, caller) -> Extracted`.
+`extract` holds every frontend to the contract, a third party's too.
 """
 
 from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
 
-from offline.errors import DataError
+from extract.frontends.records import Extracted
+from offline.asking import Extractor
+from offline.errors import ConfigurationError, DataError
 from offline.experiment import ResolvedExperiment
 from offline.records import Extraction, History
 from offline.registry import Registry
+from readers.calls import Caller
 
-FrontendFunction = Callable[[Sequence[str], ResolvedExperiment], Extraction]
-FRONTENDS: Registry[FrontendFunction] = Registry("frontend", "coldread.frontends")
+PlainFrontend = Callable[[Sequence[str], ResolvedExperiment], Extraction]
+AskingFrontend = Callable[[Sequence[str], Extractor, Caller], Extracted]
+FRONTENDS: Registry[Callable[..., Any]] = Registry("frontend", "coldread.frontends")
+
+Function = TypeVar("Function", bound=Callable[..., Any])
 
 
-def find_frontend(name: str) -> FrontendFunction:
+def asks_model(frontend: Function) -> Function:
+    """Decorator: this frontend asks a model, the one that the experiment's `extractor` names."""
+    frontend.asks_model = True  # type: ignore[attr-defined]
+    return frontend
+
+
+def find_frontend(name: str) -> Callable[..., Any]:
     """The frontend called `name`; ConfigurationError if there is none."""
-    from extract.frontends import grammar  # noqa: F401  (it registers itself)
+    from extract.frontends import grammar, llm  # noqa: F401  (they register themselves)
 
     return FRONTENDS.get(name)
+
+
+def needs_model(name: str) -> bool:
+    """Whether a frontend asks a model."""
+    return bool(getattr(find_frontend(name), "asks_model", False))
 
 
 def distinct_texts(histories: Sequence[History]) -> list[str]:
@@ -28,18 +47,34 @@ def distinct_texts(histories: Sequence[History]) -> list[str]:
 
 
 def extract(histories: Sequence[History], experiment: ResolvedExperiment) -> Extraction:
-    """The extraction of these histories; DataError if the frontend breaks its contract.
+    """The extraction of these histories by a frontend that asks no model; DataError if it breaks the contract.
 
     The contract: every text once and in order, `facts` exactly with triples, every subject and object a literal span of
     its text, every relation in the catalogue.
     """
     texts = distinct_texts(histories)
-    extraction = find_frontend(experiment.frontend.kind)(texts, experiment)
+    extraction: Extraction = find_frontend(experiment.frontend.kind)(texts, experiment)
+    check_extraction(extraction, texts, experiment.frontend.kind)
+    return extraction
+
+
+def extract_by_model(histories: Sequence[History], experiment: ResolvedExperiment, caller: Caller) -> Extracted:
+    """The same by a frontend that asks a model; ConfigurationError if the experiment names none."""
+    kind, texts = experiment.frontend.kind, distinct_texts(histories)
+    if not isinstance(experiment.extractor, Extractor):
+        raise ConfigurationError(f"the frontend {kind!r} asks a model; name one: `extractor: {{reader: NAME}}`")
+    extracted: Extracted = find_frontend(kind)(texts, experiment.extractor, caller)
+    check_extraction(extracted.extraction, texts, kind)
+    return extracted
+
+
+def check_extraction(extraction: Extraction, texts: Sequence[str], kind: str) -> None:
+    """DataError unless an extraction of these texts keeps the contract."""
     if [statement.text for statement in extraction.statements] != texts:
-        raise DataError(f"frontend {experiment.frontend.kind!r} did not return each text once, in order")
+        raise DataError(f"frontend {kind!r} did not return each text once, in order")
     names = {relation.name for relation in extraction.relations}
     for statement in extraction.statements:
-        what = f"frontend {experiment.frontend.kind!r}, statement {statement.text[:60]!r}"
+        what = f"frontend {kind!r}, statement {statement.text[:60]!r}"
         if (statement.status == "facts") != bool(statement.triples):
             raise DataError(f"{what}: status {statement.status!r} with {len(statement.triples)} triples")
         for triple in statement.triples:
@@ -48,4 +83,3 @@ def extract(histories: Sequence[History], experiment: ResolvedExperiment) -> Ext
                     raise DataError(f"{what}: {span[:60]!r} does not occur in it")
             if triple.relation not in names:
                 raise DataError(f"{what}: relation {triple.relation!r} is not in the catalogue")
-    return extraction

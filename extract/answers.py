@@ -1,0 +1,78 @@
+"""What a model answered, read as JSON: the complete items of one list, and what was wrong with the rest.
+
+A model may be cut off, wrap its answer into a fence, or write anything else. Nothing here trusts it: items are plain JSON
+values, and the caller checks them.
+"""
+
+import json
+import re
+from typing import Any
+
+from readers.records import Prediction
+
+_OPENING = re.compile(r'\s*(?:```(?:json)?\s*)?\{\s*"(\w+)"\s*:\s*\[\s*')
+_SEPARATOR = re.compile(r"\s*,\s*")
+_CLOSING = re.compile(r"\s*\]\s*\}\s*(?:```)?\s*")
+
+
+class _RefusedError(ValueError):
+    """Something that JSON readers let pass: a key given twice, a number that is none."""
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        raise _RefusedError("a key is given twice")
+    return found
+
+
+def _constant(name: str) -> Any:
+    raise _RefusedError(f"{name} is no number")
+
+
+_DECODER = json.JSONDecoder(object_pairs_hook=_unique, parse_constant=_constant)
+
+
+def failure(prediction: Prediction) -> str | None:
+    """Why a call gave no answer at all; None if it gave one."""
+    if prediction.finish_reason == "error":
+        return prediction.error or "the call failed"
+    return None
+
+
+def read_items(prediction: Prediction, key: str) -> tuple[list[Any], str | None]:
+    """The items of `{"KEY": [item, …]}` up to the first that is not complete, and what is wrong with the answer, or None."""
+    if (failed := failure(prediction)) is not None:
+        return [], failed
+    text = prediction.text
+    cut = "cut off at the output cap" if prediction.finish_reason == "length" else "not the JSON that was asked for"
+    opening = _OPENING.match(text)
+    if opening is None or opening[1] != key:
+        return [], cut
+    items: list[Any] = []
+    at = opening.end()
+    while not (closing := _CLOSING.match(text, at)):
+        if items:
+            separator = _SEPARATOR.match(text, at)
+            if separator is None:
+                return items, cut
+            at = separator.end()
+        try:
+            item, at = _DECODER.raw_decode(text, at)
+        except _RefusedError as error:
+            return items, str(error)
+        except (ValueError, RecursionError):
+            return items, cut
+        items.append(item)
+    return items, None if closing.end() == len(text) else "text after the JSON"
+
+
+def read_number(prediction: Prediction, key: str, most: int) -> tuple[int | None, str | None]:
+    """The number 0..`most` of `{"KEY": number}`, or what is wrong with the answer."""
+    if (failed := failure(prediction)) is not None:
+        return None, failed
+    found = re.fullmatch(r'\s*(?:```(?:json)?\s*)?\{\s*"(\w+)"\s*:\s*(\d{1,9})\s*\}\s*(?:```)?\s*', prediction.text)
+    if found is None or found[1] != key:
+        return None, "not the JSON that was asked for"
+    number = int(found[2])
+    return (number, None) if number <= most else (None, f"{number} is none of the numbers that were shown")

@@ -1,0 +1,158 @@
+"""Statements to calls and back: what a call shows the model, the schema that its answer is held to, and what its answer says.
+
+Every statement of a call comes back with a draft, or with the reason why the answer cannot be used for it. What a statement's
+text tells the model to do can at most spoil answers: an entry counts for the statement of its number alone, and its spans
+must stand in that very statement.
+"""
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
+from typing import Any, Literal
+
+import msgspec
+
+from extract.answers import read_items
+from extract.frontends.guards import left_to_reader, relation_name, span_fault
+from extract.frontends.records import Draft
+from offline.asking import CallPrompt, ExtractionPrompt, Extractor
+from offline.canonical import Record
+from offline.records import Message, Status, Triple
+from readers.calls import Ask
+from readers.records import Decoding, Prediction
+
+RECORDS = "records"
+# Facts of one statement at most, so that a model that repeats itself comes to an end.
+MOST_FACTS = 8
+
+
+class Fact(Record, frozen=True):
+    """A fact as the model wrote it."""
+
+    subject: str
+    relation: str
+    object: str
+
+
+class Entry(Record, frozen=True):
+    """What the model wrote of one record."""
+
+    id: int
+    status: Status
+    facts: tuple[Fact, ...] = ()
+
+
+def fill(template: str, values: Mapping[str, str]) -> str:
+    """A prompt with its slots filled in one pass, so that braces in a value stay text."""
+    return re.sub("|".join(rf"\{{{name}\}}" for name in values), lambda slot: values[slot[0][1:-1]], template)
+
+
+def chat(prompt: CallPrompt, values: Mapping[str, str]) -> tuple[Message, Message]:
+    """System and user message of one call."""
+    return Message(role="system", content=prompt.system), Message(role="user", content=fill(prompt.user, values).strip())
+
+
+def record_lines(texts: Sequence[str]) -> str:
+    """The records of a call, numbered from 1, one line of JSON each: nothing in a text can end its line or its string."""
+    return "\n".join(json.dumps({"id": n, "text": text}, ensure_ascii=False) for n, text in enumerate(texts, 1))
+
+
+@lru_cache(maxsize=64)
+def schema(count: int) -> str:
+    """The JSON Schema of an answer about `count` records: each number once, in order, with facts exactly where it has any."""
+    text = {"type": "string", "minLength": 1}
+    fact = {
+        "type": "object",
+        "properties": {"subject": text, "relation": text, "object": text},
+        "required": ["subject", "relation", "object"],
+        "additionalProperties": False,
+    }
+
+    def entry(number: int, statuses: list[str], facts: dict[str, Any]) -> dict[str, Any]:
+        properties = {"id": {"const": number}, "status": {"enum": statuses}, "facts": {"type": "array", "items": fact, **facts}}
+        return {
+            "type": "object",
+            "properties": properties,
+            "required": ["id", "status", "facts"],
+            "additionalProperties": False,
+        }
+
+    def either(number: int) -> dict[str, Any]:
+        stated = entry(number, ["facts"], {"minItems": 1, "maxItems": MOST_FACTS})
+        return {"anyOf": [stated, entry(number, ["unresolved", "no_fact"], {"maxItems": 0})]}
+
+    records = {"type": "array", "prefixItems": [either(number) for number in range(1, count + 1)], "items": False}
+    whole = {
+        "type": "object",
+        "properties": {RECORDS: {**records, "minItems": count, "maxItems": count}},
+        "required": [RECORDS],
+        "additionalProperties": False,
+    }
+    # Not canonical JSON: properties are written in the order in which they are to be answered.
+    return json.dumps(whole, separators=(",", ":"))
+
+
+def decoding(extractor: Extractor, count: int) -> Decoding:
+    """How an answer about `count` records is decoded: as much of the cap as they are of a full call, and some."""
+    share = extractor.output_cap * count // extractor.statements
+    cap = min(extractor.output_cap, share + extractor.output_cap // 8)
+    return Decoding(output_cap=cap, schema=schema(count) if extractor.constrained else None)
+
+
+def ask(extractor: Extractor, stage: Literal["extract", "repair"], texts: Sequence[str], **values: str) -> Ask:
+    """The call about these texts; `values` fill the prompt's other slots."""
+    prompt: CallPrompt = getattr(extractor.prompt, stage)
+    return Ask(stage, chat(prompt, {"records": record_lines(texts), **values}), decoding(extractor, len(texts)))
+
+
+# A draft, or why there is none.
+Read = Draft | str
+
+
+def read_answer(
+    prediction: Prediction, texts: Sequence[str], prompt: ExtractionPrompt, by: Literal["model", "repair"]
+) -> list[Read]:
+    """What an answer says of each of its call's texts. Entries for other numbers are of no text, and left out."""
+    items, fault = read_items(prediction, RECORDS)
+    entries: dict[int, list[Entry | str]] = {}
+    for item in items:
+        number = item.get("id") if isinstance(item, dict) else None
+        if type(number) is int:
+            entries.setdefault(number, []).append(_entry(item))
+    found: list[Read] = []
+    for number, text in enumerate(texts, 1):
+        of_text = entries.get(number, [])
+        if not of_text:
+            found.append(fault or "the answer does not mention it")
+        elif len(of_text) > 1:
+            found.append("the answer mentions it more than once")
+        else:
+            found.append(_draft(of_text[0], text, prompt, by, prediction.request))
+    return found
+
+
+def _entry(item: Any) -> Entry | str:
+    try:
+        return msgspec.convert(item, Entry)
+    except msgspec.ValidationError as error:
+        return f"its entry is not of the form that was asked for: {error}"
+
+
+def _draft(entry: Entry | str, text: str, prompt: ExtractionPrompt, by: Literal["model", "repair"], call: str) -> Read:
+    if isinstance(entry, str):
+        return entry
+    if (entry.status == "facts") != bool(entry.facts):
+        return f"its status is {entry.status!r} with {len(entry.facts)} facts"
+    triples = tuple(dict.fromkeys(Triple(f.subject, relation_name(f.relation), f.object) for f in entry.facts))
+    for triple in triples:
+        if (wrong := span_fault(text, triple)) is not None:
+            return wrong
+    said = {"facts": None, "unresolved": "the model left it to the reader", "no_fact": "the model found no fact in it"}
+    return settle(text, triples, prompt, Draft(text, entry.status, triples, said[entry.status], by, call))
+
+
+def settle(text: str, triples: Sequence[Triple], prompt: ExtractionPrompt, draft: Draft) -> Draft:
+    """The draft, or one that leaves its statement to the reader where code says so."""
+    reason = left_to_reader(text, triples, prompt)
+    return draft if reason is None else Draft(text, "unresolved", (), reason, draft.by, draft.call)

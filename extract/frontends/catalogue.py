@@ -1,0 +1,132 @@
+"""The catalogue of relation names: it grows wave by wave, and names that mean the same are mapped to one.
+
+The model is shown source examples alone: a new name with statements that it was found in, and the known names that are most
+like it, likewise. A name is mapped once, when it is new, to a name that was there before it; so no mapping goes in a circle.
+"""
+
+import json
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from itertools import islice
+
+from extract.answers import read_number
+from extract.frontends.batches import chat
+from extract.frontends.records import CatalogueName, Draft, Example
+from offline.asking import Extractor
+from offline.retrievers.bm25 import BM25, unicode_tokens
+from readers.calls import Ask, Caller
+from readers.records import Decoding
+
+# Examples of a name that are kept and shown, and known names that a new one is compared with.
+EXAMPLES, COMPARED = 3, 12
+_ANSWER = 24
+
+
+@dataclass
+class _Name:
+    facts: int = 0
+    examples: list[Example] = field(default_factory=list)
+    into: str | None = None
+    call: str | None = None
+    shown: tuple[str, ...] = ()
+    fault: str | None = None
+
+
+class Catalogue:
+    """Relation names in order of first appearance."""
+
+    def __init__(self, extractor: Extractor, caller: Caller) -> None:
+        self._extractor = extractor
+        self._caller = caller
+        self._names: dict[str, _Name] = {}
+
+    def root(self, name: str) -> str:
+        """The name that stands for this one."""
+        while (known := self._names.get(name)) is not None and known.into is not None:
+            name = known.into
+        return name
+
+    def shown(self) -> str:
+        """Names for a prompt, as JSON: those that stand for most facts, as many as the settings say."""
+        facts: Counter[str] = Counter()
+        for name, known in self._names.items():
+            facts[self.root(name)] += known.facts
+        # `most_common` keeps the order of first appearance among equal ones.
+        return json.dumps([name for name, _ in facts.most_common(self._extractor.shown)], ensure_ascii=False)
+
+    def add(self, drafts: Sequence[Draft]) -> None:
+        """Take in the names of a wave's drafts, and let the model map those that are new."""
+        new = []
+        for draft in drafts:
+            for triple in draft.triples:
+                if triple.relation not in self._names:
+                    new.append(triple.relation)
+                known = self._names.setdefault(triple.relation, _Name())
+                known.facts += 1
+                example = Example(draft.text, triple.subject, triple.object)
+                if len(known.examples) < EXAMPLES and example not in known.examples:
+                    known.examples.append(example)
+        if self._extractor.align:
+            self._align(new)
+
+    def _align(self, new: Sequence[str]) -> None:
+        """Compare each new name with those before it, all in one wave; answers are taken in order."""
+        asks: list[tuple[str, Ask]] = []
+        names = list(self._names)
+        place = {name: number for number, name in enumerate(names)}
+        # One index for the wave: a name is compared with those before it, which may be of the same wave.
+        index = BM25([self._words(name) for name in names], unicode_tokens) if new else None
+        for name in new:
+            assert index is not None
+            alike = (names[i] for i in index.rank(self._words(name), len(names)))
+            before = (other for other in alike if place[other] < place[name] and self._names[other].into is None)
+            if shown := tuple(islice(before, COMPARED)):
+                self._names[name].shown = shown
+                asks.append((name, self._ask(name, shown)))
+        for (name, _), prediction in zip(asks, self._caller.ask([ask for _, ask in asks]), strict=True):
+            known = self._names[name]
+            known.call = prediction.request
+            number, known.fault = read_number(prediction, "same", len(known.shown))
+            if number:
+                known.into = self.root(known.shown[number - 1])
+
+    def _words(self, name: str) -> str:
+        """What BM25 compares a name by: itself, and the wording of its examples around their ends."""
+        examples = self._names[name].examples
+        return " ".join([name, *(e.text.replace(e.subject, " ").replace(e.object, " ") for e in examples)])
+
+    def _ask(self, name: str, shown: Sequence[str]) -> Ask:
+        known = "\n".join(f"{number}: {self._line(other)}" for number, other in enumerate(shown, 1))
+        values = {"relation": self._line(name), "known": known}
+        return Ask("align", chat(self._extractor.prompt.align, values), choice(self._extractor, "same", len(shown)))
+
+    def _line(self, name: str) -> str:
+        examples = [{"text": e.text, "subject": e.subject, "object": e.object} for e in self._names[name].examples]
+        return json.dumps({"relation": name, "examples": examples}, ensure_ascii=False)
+
+    def names(self) -> tuple[CatalogueName, ...]:
+        """Everything that is known of the names."""
+        return tuple(
+            CatalogueName(
+                name=name,
+                facts=known.facts,
+                examples=tuple(known.examples),
+                into=known.into,
+                call=known.call,
+                shown=known.shown,
+                fault=known.fault,
+            )
+            for name, known in self._names.items()
+        )
+
+
+def choice(extractor: Extractor, key: str, most: int) -> Decoding:
+    """How an answer is decoded that is one number, 0 to `most`."""
+    schema = {
+        "type": "object",
+        "properties": {key: {"enum": list(range(most + 1))}},
+        "required": [key],
+        "additionalProperties": False,
+    }
+    return Decoding(output_cap=_ANSWER, schema=json.dumps(schema, separators=(",", ":")) if extractor.constrained else None)

@@ -1,0 +1,146 @@
+"""The frontends that ask a model: `llm` about every statement, `hybrid` about those that no form learnt from its answers fits.
+
+Statements go in waves. All calls of a wave are made at once and see the catalogue of relation names as the wave before left
+it, so an engine runs full, and the calls about the first statements stay the same when a history grows. Then each statement
+whose answer cannot be used is asked about once more, by itself; then new relation names are mapped. What is still without a
+valid answer stays unresolved, with the reason. Nothing here knows of questions: the texts of statements are all that comes
+in.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from itertools import islice
+from typing import Literal
+
+from extract.frontends import FRONTENDS, asks_model
+from extract.frontends.batches import ask, decoding, read_answer
+from extract.frontends.catalogue import Catalogue
+from extract.frontends.guards import two_values
+from extract.frontends.induction import Forms
+from extract.frontends.records import Draft, Extracted
+from offline.asking import EditedCatalogue, Extractor
+from offline.records import Extraction, Relation, StatementExtraction, Triple
+from readers.calls import Ask, Caller
+
+
+@FRONTENDS.register("llm")
+@asks_model
+def llm(texts: Sequence[str], extractor: Extractor, caller: Caller) -> Extracted:
+    """Ask the model about every statement."""
+    reader = _Reader(extractor, caller)
+    waiting = iter(texts)
+    drafts: list[Draft] = []
+    while wave := list(islice(waiting, extractor.wave * extractor.statements)):
+        drafts += reader.read(wave)
+    return finish(drafts, reader.catalogue, extractor.catalogue)
+
+
+@FRONTENDS.register("hybrid")
+@asks_model
+def hybrid(texts: Sequence[str], extractor: Extractor, caller: Caller) -> Extracted:
+    """Ask the model about as many statements as a wave holds, learn forms, and go on with those that none fits."""
+    reader = _Reader(extractor, caller)
+    forms = Forms(extractor, caller, reader.catalogue)
+    by_model: list[Draft] = []
+    left = list(texts)
+    while left:
+        size = extractor.wave * extractor.statements
+        wave, left = left[:size], left[size:]
+        by_model += reader.read(wave)
+        by_model = forms.learn(by_model)
+        left = [text for text in left if forms.read(text) is None]
+    asked = {draft.text: draft for draft in by_model}
+    drafts = []
+    for text in texts:
+        # What the forms of the last wave give: a form that was trusted early and not later on has no say.
+        draft = asked.get(text) or forms.read(text)
+        drafts.append(draft or Draft(text, "unresolved", (), "the form that once fitted it was given up", "code", None))
+    return finish(drafts, reader.catalogue, extractor.catalogue, forms)
+
+
+class _Reader:
+    """Reads waves of statements, each by what the waves before made known."""
+
+    def __init__(self, extractor: Extractor, caller: Caller) -> None:
+        self._extractor = extractor
+        self._caller = caller
+        self.catalogue = Catalogue(extractor, caller)
+
+    def read(self, texts: Sequence[str]) -> list[Draft]:
+        """Drafts of these statements, in order."""
+        found: dict[str, Draft] = {}
+        for text in texts:
+            if (special := self._caller.special_in(text)) is not None:
+                reason = f"it spells out {special!r}, a special token of the model, which no call can carry"
+                found[text] = Draft(text, "unresolved", (), reason, "code", None)
+        relations = self.catalogue.shown()
+        batches = list(self._batches([text for text in texts if text not in found]))
+        asks = [ask(self._extractor, "extract", batch, relations=relations) for batch in batches]
+        faults = self._take("model", batches, asks, found)
+        if self._extractor.repair:
+            alone = [[text] for text in faults]
+            faults_of = [fault for fault, _ in faults.values()]
+            asks = [
+                ask(self._extractor, "repair", batch, relations=relations, fault=fault)
+                for batch, fault in zip(alone, faults_of, strict=True)
+            ]
+            faults = self._take("repair", alone, asks, found)
+        for text, (fault, call) in faults.items():
+            found[text] = Draft(text, "unresolved", (), f"no valid answer: {fault}", "code", call)
+        drafts = [found[text] for text in texts]
+        self.catalogue.add(drafts)
+        return drafts
+
+    def _take(
+        self, by: Literal["model", "repair"], batches: Sequence[Sequence[str]], asks: Sequence[Ask], found: dict[str, Draft]
+    ) -> dict[str, tuple[str, str]]:
+        """Make the calls about these batches; `found` takes the drafts. The faults of the others, each with its call."""
+        faults: dict[str, tuple[str, str]] = {}
+        for batch, prediction in zip(batches, self._caller.ask(asks), strict=True):
+            for text, read in zip(batch, read_answer(prediction, batch, self._extractor.prompt, by), strict=True):
+                if isinstance(read, Draft):
+                    found[text] = read
+                else:
+                    faults[text] = (read, prediction.request)
+        return faults
+
+    def _batches(self, texts: Sequence[str]) -> Iterator[list[str]]:
+        """As many statements as a call takes, or as fill a quarter of its room; one that alone fills more goes by itself."""
+        extractor = self._extractor
+        room = self._caller.room(decoding(extractor, extractor.statements)) // 4
+        batch: list[str] = []
+        size = 0
+        for text in texts:
+            tokens = self._caller.count(text)
+            if batch and (len(batch) == extractor.statements or size + tokens > room):
+                yield batch
+                batch, size = [], 0
+            batch.append(text)
+            size += tokens
+        if batch:
+            yield batch
+
+
+def finish(
+    drafts: Sequence[Draft], catalogue: Catalogue, edited: EditedCatalogue | None, forms: Forms | None = None
+) -> Extracted:
+    """Map relation names and make the extraction: the model's mapping first, then a person's over it."""
+    by_person = {name: to for to, names in edited.relations.items() for name in names} if edited else {}
+
+    def name_of(raw: str) -> str:
+        root = catalogue.root(raw)
+        return by_person.get(raw) or by_person.get(root) or root
+
+    statements = [_statement(draft, name_of) for draft in drafts]
+    used = sorted({triple.relation for statement in statements for triple in statement.triples})
+    relations = tuple(Relation(name=name, words=name) for name in used)
+    return Extracted(
+        Extraction(tuple(statements), relations), tuple(drafts), catalogue.names(), forms.induced() if forms is not None else ()
+    )
+
+
+def _statement(draft: Draft, name_of: Callable[[str], str]) -> StatementExtraction:
+    triples = tuple(dict.fromkeys(Triple(t.subject, name_of(t.relation), t.object) for t in draft.triples))
+    # Names that are one now may give a key two values.
+    if (reason := two_values(triples)) is not None:
+        return StatementExtraction(text=draft.text, status="unresolved", reason=reason)
+    return StatementExtraction(text=draft.text, status=draft.status, triples=triples, reason=draft.reason)
