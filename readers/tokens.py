@@ -26,16 +26,15 @@ from readers.served import MessageBytes, Tokenizer
 _SAMPLE = (Message(role="system", content="s"), Message(role="user", content="e q"))
 
 
-def fill(system: str, user: str, values: Mapping[str, str]) -> tuple[Message, Message]:
-    """System and user message; the user's slots are filled in one pass, so braces in a value stay text."""
-    slot = re.compile("|".join(re.escape("{" + name + "}") for name in values))
-    filled = slot.sub(lambda found: values[found[0][1:-1]], user)
-    return Message(role="system", content=system), Message(role="user", content=filled.strip())
+def fill(template: str, values: Mapping[str, str]) -> str:
+    """A prompt with its slots filled in one pass, so that braces in a value stay text."""
+    return re.sub("|".join(rf"\{{{name}\}}" for name in values), lambda slot: values[slot[0][1:-1]], template)
 
 
 def messages(prompt: Prompt, evidence: str, question: str) -> tuple[Message, Message]:
-    """What a reader is told of one question."""
-    return fill(prompt.system, prompt.user, {"evidence": evidence or prompt.no_evidence, "question": question})
+    """System and user message of one question."""
+    user = fill(prompt.user, {"evidence": evidence or prompt.no_evidence, "question": question})
+    return Message(role="system", content=prompt.system), Message(role="user", content=user.strip())
 
 
 def copy_tokenizer(model_folder: Path, out: Path) -> None:

@@ -29,6 +29,7 @@ WORLD = history(
     "The capital of Italy is Rome.",
 )
 ASKED = "What is the capital of Italy?"
+TWICE = "a key is given twice"
 LISTED = [(0, "Turin"), (2, "Florence"), (3, "Rome")]
 
 
@@ -168,9 +169,13 @@ def test_the_model_as_executor_is_given_the_very_candidates_that_the_policy_had(
         ('{"position": "3", "value": "Rome"}', "Rome", 3, None),
         ('{"position": 1, "value": "Paris"}', "Paris", None, "the position chosen is no candidate's"),
         ('{"value": "Rome"}', "Rome", None, "the position chosen is no candidate's"),
-        ('```{"position": 3, "value": "Rome"}```', "Rome", 3, "not the JSON that was asked for"),
+        ('```json\n{"position": 3, "value": "Rome"}\n```', "Rome", 3, None),
+        ('{"position": 3, "position": 2, "value": "Rome"}', '{"position": 3, "position": 2, "value": "Rome"}', None, TWICE),
+        ('{"position": 3, "value": "Ro', '{"position": 3, "value": "Ro', None, "not the JSON that was asked for"),
+        ('[{"position": 3, "value": "Rome"}]', '[{"position": 3, "value": "Rome"}]', None, "not the JSON that was asked for"),
+        ('{"position": 3, "value": "\\ud800"}', '{"position": 3, "value": "\\ud800"}', None, "no value was chosen"),
         ("Rome, as of record 3.", "Rome, as of record 3.", None, "not the JSON that was asked for"),
-        ('{"position": 3, "value": ["Rome"]}', '{"position": 3, "value": ["Rome"]}', None, "not the JSON that was asked for"),
+        ('{"position": 3, "value": ["Rome"]}', '{"position": 3, "value": ["Rome"]}', None, "no value was chosen"),
         ('{"position": 3, "value": " "}', "no answer", None, None),
         ("", "no answer", None, "not the JSON that was asked for"),
     ],

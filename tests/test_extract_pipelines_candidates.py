@@ -114,7 +114,7 @@ def test_an_item_of_the_wrong_shape_is_left_out_and_the_fault_says_so(item: obje
         "{" * 5_000,
         '{"candidates":' * 3_000,
         "[" * 100_000,
-        '{"candidates": [NaN',
+        '{"candidates": [',
         "{\u0000}",
         '{"a": "\\ud800"}',
     ],
@@ -145,11 +145,13 @@ def test_an_object_inside_a_text_is_no_candidate() -> None:
     assert _positions(_read(cut, finish="length")) == [3]
 
 
-@pytest.mark.parametrize("around", ["```json\n{}\n```", "Here they are: {} I hope this helps.", "<think>{{</think>{}"])
-def test_a_list_with_words_around_it_is_read_and_the_fault_says_that_it_is_not_as_asked_for(around: str) -> None:
-    listed = _read(around.replace("{}", _listing(_item(3), _item(5, "Turin")), 1))
-    assert _positions(listed) == [3, 5]
-    assert listed.fault == NOT_JSON
+def test_a_list_in_a_fence_is_as_asked_for_and_words_after_it_are_a_fault_that_costs_nothing() -> None:
+    whole = _listing(_item(3), _item(5, "Turin"))
+    assert (_positions(_read(f"```json\n{whole}\n```")), _read(f"```json\n{whole}\n```").fault) == ([3, 5], None)
+    talking = _read(f"{whole} I hope that this helps.")
+    assert (_positions(talking), talking.fault) == ([3, 5], "text after the JSON")
+    # Words before it make it no JSON; nothing is looked for in them.
+    assert (_positions(_read(f"Here: {whole}")), _read(f"Here: {whole}").fault) == ([], NOT_JSON)
 
 
 def test_thousands_of_candidates_are_all_kept() -> None:
@@ -163,7 +165,19 @@ def test_a_value_that_no_utf8_can_hold_costs_its_item_alone() -> None:
     text = _listing(_item(3)).replace("]}", ', {"position": 5, "record": "r", "value": "\\ud800"}]}')
     listed = _read(text)
     assert _positions(listed) == [3]
-    assert listed.fault == NOT_JSON
+    assert listed.fault == "1 of 2 items are no candidates"
+
+
+@pytest.mark.parametrize(
+    ("item", "fault"),
+    [
+        ('{"position": NaN, "record": "r", "value": "Rome"}', "NaN is no number"),
+        ('{"position": 5, "position": 3, "record": "r", "value": "Rome"}', "a key is given twice"),
+    ],
+)
+def test_what_lenient_readers_of_json_let_pass_ends_the_list(item: str, fault: str) -> None:
+    listed = _read(_listing(_item(3)).replace("]}", f", {item}]}}"))
+    assert (_positions(listed), listed.fault) == ([3], fault)
 
 
 def test_a_call_that_failed_lists_nothing_and_says_why() -> None:

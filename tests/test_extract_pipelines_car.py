@@ -188,9 +188,11 @@ def test_without_a_plan_that_can_be_read_the_question_is_the_one_hop(plan: objec
     assert trace.fault == f"{fault}; the question itself is the one hop"
 
 
-def test_a_plan_with_words_around_it_is_read_and_marked() -> None:
-    trace, _ = _run(f"Sure! ```json\n{json.dumps({'hops': PLAN})}\n```")
-    assert (trace.answer, trace.fault) == ("Channel", "not the JSON that was asked for")
+def test_a_plan_in_a_fence_is_read_and_one_with_words_after_it_is_marked() -> None:
+    plan = json.dumps({"hops": PLAN})
+    assert _run(f"```json\n{plan}\n```")[0].fault is None
+    trace, _ = _run(f"{plan}\nThis chain leads to the answer.")
+    assert (trace.answer, trace.fault) == ("Channel", "text after the JSON")
 
 
 def test_car_without_an_answer_falls_back_to_the_direct_one() -> None:
