@@ -103,12 +103,16 @@ class PipelineNumbers(Record, frozen=True):
 
 
 class PipelinePrompt(Record, frozen=True):
-    """The prompts of query-time pipelines, one for each kind of call; their slots are named in extract/pipelines/."""
+    """The prompts of query-time pipelines, one for each kind of call; their slots are those of `PIPELINE_SLOTS`."""
 
     name: str
     candidates: CallPrompt
     choose: CallPrompt
     decompose: CallPrompt
+
+
+# The slots that each of these prompts must hold.
+PIPELINE_SLOTS = {"candidates": ("evidence", "question"), "choose": ("candidates", "question"), "decompose": ("question",)}
 
 
 class PipelineUse(PipelineNumbers, frozen=True):
@@ -160,6 +164,12 @@ def resolve_pipelines(use: PipelineUse, where: str) -> PipelineSettings:
         check(numbers[name] > 0, f"{where}: pipelines: {name} must be positive")
     check(_is_temperature(use.temperature), f"{where}: pipelines: temperature {use.temperature!r} is no decimal above 0")
     prompt = load_yaml(find_config("prompts", use.prompt, Path(where).parent), PipelinePrompt)
+    for call, slots in PIPELINE_SLOTS.items():
+        for slot in slots:
+            check(
+                f"{{{slot}}}" in getattr(prompt, call).user,
+                f"{where}: prompt {prompt.name!r}: `user` of {call} must hold {{{slot}}}",
+            )
     return PipelineSettings(prompt=prompt, **numbers)
 
 

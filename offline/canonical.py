@@ -8,13 +8,13 @@ import contextlib
 import hashlib
 import os
 import tempfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
 import msgspec
 
-from offline.errors import AlteredError, DataError, StorageError
+from offline.errors import AlteredError, ColdreadError, DataError, StorageError
 
 T = TypeVar("T")
 
@@ -104,6 +104,16 @@ def read_lines(path: Path, kind: type[T]) -> Iterator[T]:
                 yield decode(line[:-1], kind, f"{path}, line {number}")
     except OSError as error:
         raise StorageError(f"cannot read {path}: {error.strerror}") from error
+
+
+def compare_lines(path: Path, records: Sequence[Any], error: type[ColdreadError], what: Callable[[Any], str]) -> None:
+    """Raise `error` at the first record whose canonical line is not the stored one; `what` names a record."""
+    stored = read_bytes(path).split(b"\n")[:-1]
+    for number, record in enumerate(records, 1):
+        if number > len(stored) or stored[number - 1] != encode(record):
+            raise error(f"{path}, line {number}: {what(record)} comes out differently when derived again")
+    if len(stored) > len(records):
+        raise error(f"{path}, line {len(records) + 1}: derived again, this line is not there")
 
 
 @contextlib.contextmanager

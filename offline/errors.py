@@ -14,7 +14,7 @@
         ├── ExtractionLinkError  21   statements no longer give the frozen extraction
         ├── PacketLinkError      22   history and extraction no longer give the frozen packets
         ├── InputLinkError       23   packets and tokenizer no longer give the frozen input token ids
-        ├── OutputLinkError      24   output token ids no longer decode to the sealed text
+        ├── OutputLinkError      24   output token ids no longer decode to the sealed text, or answers give other traces
         ├── ScoreLinkError       25   predictions and labels no longer give the stored scores
         └── SealLinkError        26   a seal does not cover what lies upstream of it
 
@@ -107,7 +107,7 @@ class InputLinkError(ReplayError):
 
 
 class OutputLinkError(ReplayError):
-    """Output token ids no longer decode to the sealed text."""
+    """Output token ids no longer decode to the sealed text, or recorded answers no longer give the sealed traces."""
 
     exit_code = 24
 

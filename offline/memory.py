@@ -8,7 +8,7 @@ from offline.errors import ConfigurationError
 from offline.experiment import ViewSettings
 from offline.graph import Edge, Graph, Key, assertions, compile_graph
 from offline.passages import WINDOW_CHARACTERS, WINDOW_OVERLAP, Chunk, Passage, cut_characters, passages
-from offline.records import Extraction, Fallback, History
+from offline.records import Extraction, Fallback, History, Statement
 from offline.render import Line, Rendered, record_line, render
 from offline.retrievers import Corpus
 from offline.vectors import Retrieval
@@ -34,11 +34,74 @@ class Selection:
         object.__setattr__(self, "positions", tuple(self.positions))
 
 
-class Memory:
-    """Everything a view may use, for one history. Nothing here knows an answer.
+class Records:
+    """One history's records: their lines, and the passages that they are cut into. Nothing here knows a fact or an answer.
 
     asked: the questions that will come, in order; a hint that saves time and changes nothing.
     """
+
+    def __init__(
+        self, history: History, settings: ViewSettings, retrieval: Retrieval | None = None, asked: Sequence[str] = ()
+    ) -> None:
+        self.history = history
+        self.settings = settings
+        self.retrieval = retrieval or Retrieval()
+        self._asked = asked
+        self._statements = {statement.position: statement for statement in history.statements}
+        self._lines: dict[int, Line] = {}
+        self._corpora: dict[str, Corpus] = {}
+
+    def statement(self, position: int) -> Statement:
+        """The record at a position; ConfigurationError if there is none."""
+        if position not in self._statements:
+            raise ConfigurationError(f"history {self.history.id!r} has no record at position {position!r}; mend the view")
+        return self._statements[position]
+
+    def line(self, position: int) -> str:
+        """The rendered line of a record."""
+        return self._line(position).text
+
+    def lines_of(self, positions: Iterable[int]) -> list[Line]:
+        """The rendered lines of these records, each once, in order."""
+        return [self._line(position) for position in sorted(set(positions))]
+
+    def _line(self, position: int) -> Line:
+        """Made when first asked for: most views show few of a long history's records."""
+        line = self._lines.get(position)
+        if line is None:
+            line = self._lines[position] = Line(position, record_line(self.statement(position)))
+        return line
+
+    @cached_property
+    def lines(self) -> list[Line]:
+        """The rendered lines of all records, in order."""
+        return [self._line(position) for position in self._statements]
+
+    def corpus(self, unit: str) -> Corpus:
+        """The passages of one unit, newest first, and the retrievers over them.
+
+        unit: `statement` (every record), `fact` (current edges), `chunk` (tokens of the encoder), `chunkN` (N characters) or
+        `window` (sliding).
+        """
+        if unit not in self._corpora:
+            self._corpora[unit] = Corpus(unit, self._passages(unit), self.settings, self.retrieval, self._asked)
+        return self._corpora[unit]
+
+    def _passages(self, unit: str) -> list[Passage]:
+        if unit == "statement":
+            return [Passage((s.position,), s.text, s.text) for s in reversed(self.history.statements)]
+        return passages(self._chunks(unit), self.lines)
+
+    def _chunks(self, unit: str) -> list[Chunk]:
+        if unit == "chunk":
+            return self.retrieval.need_vectors().chunks.get(self.history.id, [])
+        if unit == "window":
+            return cut_characters(self.history.id, self.lines, WINDOW_CHARACTERS, WINDOW_OVERLAP)
+        return cut_characters(self.history.id, self.lines, int(unit.removeprefix("chunk")))
+
+
+class Memory(Records):
+    """Everything a view may use, for one history. Nothing here knows an answer."""
 
     def __init__(
         self,
@@ -50,33 +113,14 @@ class Memory:
         retrieval: Retrieval | None = None,
         asked: Sequence[str] = (),
     ) -> None:
-        self.history = history
-        self.settings = settings
+        super().__init__(history, settings, retrieval, asked)
         self.heading = heading
         self.measure = measure
-        self.retrieval = retrieval or Retrieval()
-        self._asked = asked
         self._extraction = extraction
         self.graph: Graph = compile_graph(history, extraction)
         self._relation_words = {relation.name: relation.words for relation in extraction.relations}
-        self._statements = {statement.position: statement for statement in history.statements}
-        self._lines: dict[int, Line] = {}
         self._closures: dict[tuple[str, int, bool], list[Key]] = {}
-        self._corpora: dict[str, Corpus] = {}
         self._rendered: dict[Selection, Rendered] = {}
-
-    def line(self, position: int) -> str:
-        """The rendered line of a record."""
-        return self._line(position).text
-
-    def _line(self, position: int) -> Line:
-        """Made when first asked for: most views show few of a long history's records."""
-        line = self._lines.get(position)
-        if line is None:
-            if position not in self._statements:
-                raise ConfigurationError(f"history {self.history.id!r} has no record at position {position!r}; mend the view")
-            line = self._lines[position] = Line(position, record_line(self._statements[position]))
-        return line
 
     def closure(self, question: str, hops: int | None = None, *, previous: bool = False) -> list[Key]:
         """Keys that the question's anchors reach in the current (or previous-value) graph."""
@@ -120,15 +164,8 @@ class Memory:
         """Current edges, newest first; edges of one record in key order."""
         return sorted(self.graph.current.values(), key=lambda edge: (-edge.position, edge.key))
 
-    def corpus(self, unit: str) -> Corpus:
-        """The passages of one unit, newest first, and the retrievers over them.
-
-        unit: `fact` (current edges), `chunk` (tokens of the encoder), `chunkN` (N characters) or `window` (sliding).
-        """
-        if unit not in self._corpora:
-            cut = self._facts() if unit == "fact" else passages(self._chunks(unit), self.lines)
-            self._corpora[unit] = Corpus(unit, cut, self.settings, self.retrieval, self._asked)
-        return self._corpora[unit]
+    def _passages(self, unit: str) -> list[Passage]:
+        return self._facts() if unit == "fact" else super()._passages(unit)
 
     def _facts(self) -> list[Passage]:
         """BM25's words: the statement's text, subject, object, the relation's words; a model's text: the statement."""
@@ -138,18 +175,6 @@ class Memory:
             for e in self.facts
             for text in (texts[e.position].text,)
         ]
-
-    def _chunks(self, unit: str) -> list[Chunk]:
-        if unit == "chunk":
-            return self.retrieval.need_vectors().chunks.get(self.history.id, [])
-        if unit == "window":
-            return cut_characters(self.history.id, self.lines, WINDOW_CHARACTERS, WINDOW_OVERLAP)
-        return cut_characters(self.history.id, self.lines, int(unit.removeprefix("chunk")))
-
-    @cached_property
-    def lines(self) -> list[Line]:
-        """The rendered lines of all records, in order."""
-        return [self._line(position) for position in self._statements]
 
     def settle(self, selection: Selection) -> Selection:
         """Apply the regime's fallbacks to a view's choice."""
@@ -167,7 +192,7 @@ class Memory:
         """The evidence text of a settled choice; equal choices are rendered once."""
         rendered = self._rendered.get(selection)
         if rendered is None:
-            chosen = [self._line(position) for position in sorted(set(selection.positions))]
+            chosen = self.lines_of(selection.positions)
             unresolved = [self._line(p) for p in self.graph.unresolved] if selection.structured else []
             rendered = render(chosen, unresolved, self.heading, self.settings.budget, self.settings.unresolved_percent)
             self._rendered[selection] = rendered

@@ -5,18 +5,20 @@ an algorithm is given a `Caller` and nothing else that could generate. Behind it
 transcript of an earlier run: then the algorithm runs again, and each of its calls must be one that was made, byte for byte.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 
 import numpy as np
 
+from offline.asking import CallPrompt
 from offline.canonical import Record, digest_of, read_bytes, read_lines, read_record, write_bytes, write_lines, write_record
 from offline.errors import AlteredError, InputLinkError, OutputLinkError
 from offline.records import Message
 from readers.records import Call, Decoding, Output, Prediction, Settings, StageCounts
 from readers.served import Tokenizer
+from readers.tokens import fill
 
 
 class Ask(Record, frozen=True):
@@ -27,13 +29,19 @@ class Ask(Record, frozen=True):
     decoding: Decoding
 
 
+def chat(prompt: CallPrompt, values: Mapping[str, str]) -> tuple[Message, Message]:
+    """System and user message of one call."""
+    return Message(role="system", content=prompt.system), Message(role="user", content=fill(prompt.user, values).strip())
+
+
 @dataclass(frozen=True)
 class Prepared:
-    """A call with its input ids and its decoding."""
+    """A call with its input ids and its decoding. too_long: it is refused because there is no room for its input."""
 
     call: Call
     ids: tuple[int, ...]
     decoding: Decoding
+    too_long: bool = False
 
 
 # Outputs of calls that were not made before, in order.
@@ -50,10 +58,12 @@ class Transcript:
     decodings: dict[str, Decoding] = field(default_factory=dict)
     predictions: list[Prediction] = field(default_factory=list)
 
-    def counts(self) -> dict[str, StageCounts]:
-        """What each stage cost; for a served model tokens are bytes."""
+    def counts(self, among: Container[str] | None = None) -> dict[str, StageCounts]:
+        """What each stage cost; for a served model tokens are bytes. among: digests of the calls that count, None = all."""
         found: dict[str, StageCounts] = {}
         for call, prediction in zip(self.calls, self.predictions, strict=True):
+            if among is not None and call.digest not in among:
+                continue
             before = found.get(call.stage, StageCounts(0, 0, 0, 0))
             found[call.stage] = StageCounts(
                 calls=before.calls + 1,
@@ -72,6 +82,8 @@ class Caller:
         self._tokenizer = tokenizer
         self._source = source
         self._answers: dict[str, Prediction] = {}
+        # What `fits` made of calls of the next wave.
+        self._prepared: dict[Ask, Prepared] = {}
 
     @property
     def settings(self) -> Settings:
@@ -92,15 +104,22 @@ class Caller:
         """Tokens of a text on its own."""
         return self._tokenizer.count(text)
 
+    def fits(self, ask: Ask) -> bool:
+        """Whether there is room for a call's input; True of one that cannot be made for another reason."""
+        if ask not in self._prepared:
+            self._prepared[ask] = self._prepare(ask)
+        return not self._prepared[ask].too_long
+
     def ask(self, asks: Sequence[Ask]) -> list[Prediction]:
         """The answers to one wave, in order. A call that cannot be made is a failed answer that says why, never an error."""
         names = []
         fresh: dict[str, Prepared] = {}
         for ask in asks:
-            prepared = self._prepare(ask)
+            prepared = self._prepared.get(ask) or self._prepare(ask)
             names.append(prepared.call.digest)
             if prepared.call.digest not in self._answers:
                 fresh.setdefault(prepared.call.digest, prepared)
+        self._prepared.clear()
         possible = [prepared for prepared in fresh.values() if prepared.call.refused is None]
         made = dict(zip((p.call.digest for p in possible), self._source(possible) if possible else (), strict=True))
         for name, prepared in fresh.items():
@@ -111,18 +130,19 @@ class Caller:
         settings, decoding = self.settings, digest_of(ask.decoding)
         special = next(filter(None, (self.special_in(message.content) for message in ask.chat)), None)
         refused: str | None = None
+        too_long = False
         ids: tuple[int, ...] = ()
         if special is not None:
             refused = f"the chat spells out {special!r}, a special token of the model"
         else:
             ids = tuple(self._tokenizer.encode(ask.chat))
-            if len(ids) > (room := self.room(ask.decoding)):
+            if too_long := len(ids) > (room := self.room(ask.decoding)):
                 refused = f"the input has {len(ids)} tokens, of {room} that there is room for"
         identity = ids if refused is None else ask.chat
         name = digest_of((identity, decoding, settings.stop_ids, settings.fingerprint))
         kept = ids if refused is None else ()
         call = Call(digest=name, stage=ask.stage, decoding=decoding, offset=0, length=len(kept), refused=refused)
-        return Prepared(call, kept, ask.decoding)
+        return Prepared(call, kept, ask.decoding, too_long)
 
     def _keep(self, prepared: Prepared, output: Output) -> None:
         kept, call = self.transcript, prepared.call

@@ -20,7 +20,7 @@ from readers.pins import fingerprint, identify, locate, tokenizer_of
 from readers.pool import Engines, Job, share
 from readers.probe import SAMPLE, certify, kept_probes, probe, probe_run
 from readers.process import forbidden_paths
-from readers.records import Certificate, JournalEntry, Output, Prediction, Seal, Timings
+from readers.records import Certificate, JournalEntry, Model, Output, Prediction, Seal, Timings
 from readers.requests import Requests, batches_of, make_requests, make_settings, read_requests, write_requests
 from readers.seal import (
     JOURNAL,
@@ -51,6 +51,11 @@ class Commitment:
     ledger: int
 
 
+def keep_tokenizer(run: RunFolder, reader: str, model: Model, model_folder: Path) -> None:
+    """Keep a reader's tokenizer in the run, unless it is up to date."""
+    run.step(f"reads/{reader}/tokenizer", {"model": model.fingerprint}, lambda folder: copy_tokenizer(model_folder, folder))
+
+
 def freeze_requests(
     run: RunFolder, experiment: ResolvedExperiment, plan: ReaderPlan, model_folder: Path, *, whole: bool = True
 ) -> Requests:
@@ -61,7 +66,7 @@ def freeze_requests(
     reader = plan.reader
     model = identify(reader, model_folder) if whole else fingerprint(model_folder)
     base = f"reads/{reader.name}"
-    run.step(f"{base}/tokenizer", {"model": model.fingerprint}, lambda folder: copy_tokenizer(model_folder, folder))
+    keep_tokenizer(run, reader.name, model, model_folder)
     inputs = {
         "packets": fresh(run, experiment, "packets").digest,
         "reader": digest_of(reader),

@@ -28,6 +28,15 @@ def _positions(view: str, text: str, retrieval: Retrieval | None = None, **chang
     return evidence.positions
 
 
+def test_statements_are_ranked_as_they_were_said_every_version_and_shown_alone() -> None:
+    # "Di" stands in record 2 alone, "Bo" in 0 and 1, equally long; record 0 is overwritten and seen all the same. Record 4 is
+    # unresolved: every view of facts would add it.
+    assert _positions("statement_bm25_k2", "Bo or Di?") == (1, 2)
+    assert _positions("statement_bm25_k3", "Bo or Di?") == (0, 1, 2)
+    # Where no statement holds a word of the question, the newest fill up.
+    assert _positions("statement_bm25_k2", "nothing") == (4, 5)
+
+
 # Names
 
 
@@ -42,6 +51,7 @@ def _positions(view: str, text: str, retrieval: Retrieval | None = None, **chang
         ("chunk_dense_rerank", RetrievalView("chunk", "dense_rerank")),
         ("chunk4096_bm25", RetrievalView("chunk4096", "bm25")),
         ("window_bm25", RetrievalView("window", "bm25")),
+        ("statement_bm25_k10", RetrievalView("statement", "bm25", k=10)),
         ("fact_dense_matched", RetrievalView("fact", "dense", match=find_view("cmc"))),
         ("fact_dense_matched_to_prior_refresh", RetrievalView("fact", "dense", match=find_view("prior_refresh"))),
         ("fact_bm25_k7_matched", RetrievalView("fact", "bm25", k=7, match=find_view("cmc"))),
@@ -86,7 +96,7 @@ def test_an_unknown_unit_or_retriever_is_an_unknown_view_and_the_error_says_how_
     with pytest.raises(ConfigurationError) as caught:
         find_view(name)
     assert str(caught.value).startswith(f"unknown view '{name}'; known: closed_book, cmc, ")
-    assert str(caught.value).endswith("(fact|chunk|chunkN|window)_(bm25|dense|hybrid) with _rerank, _kN, _matched")
+    assert str(caught.value).endswith("(fact|statement|chunk|chunkN|window)_(bm25|dense|hybrid) with _rerank, _kN, _matched")
 
 
 @pytest.mark.parametrize("name", ["fact_bm25_k3_k5", "fact_bm25_matched_k3", "fact_bm25_matched_matched"])

@@ -1,1 +1,98 @@
-"""Query-time pipelines: a question to an answer by several calls of one model, with explicit code between them."""
+"""Query-time pipelines: a question to an answer by several calls of one model, with explicit code between them.
+
+A pipeline is a generator: it yields one call at a time, is sent what the model said, and returns its `Trace`. So its code
+reads as if it asked and waited, and a scheduler (schedule.py) can still ask for all questions at once. The names of ours are
+composed (arms.py); `coldread.pipelines` is the entry point group of others.
+"""
+
+from bisect import bisect_left
+from collections.abc import Callable, Generator
+from dataclasses import dataclass
+from typing import TypeVar
+
+from extract.pipelines.records import CandidateList, Trace
+from offline.asking import PipelineSettings
+from offline.canonical import digest_of
+from offline.errors import ConfigurationError
+from offline.experiment import Prompt
+from offline.memory import Records
+from offline.records import Question
+from offline.registry import Registry
+from offline.render import Rendered, render
+from readers.calls import Ask
+from readers.records import Prediction
+
+T = TypeVar("T")
+Steps = Generator[Ask, Prediction, T]
+
+
+@dataclass(frozen=True)
+class Shown:
+    """A call that shows records: their positions, ascending, and how many retrieved ones were left out, oldest first."""
+
+    ask: Ask
+    positions: tuple[int, ...]
+    dropped: int
+
+
+@dataclass(frozen=True)
+class Case:
+    """One question, and all that a pipeline may use for it.
+
+    pipeline: the name that it was asked for by. prompt: the reader's own. fits: whether a call's input has room. lists: where
+    candidate lists are kept, by digest.
+    """
+
+    pipeline: str
+    question: Question
+    records: Records
+    settings: PipelineSettings
+    prompt: Prompt
+    fits: Callable[[Ask], bool]
+    lists: dict[str, CandidateList]
+
+    def keep(self, listed: CandidateList) -> str:
+        """Keep a candidate list for the run; its digest, by which a trace names it."""
+        name = digest_of(listed)
+        self.lists[name] = listed
+        return name
+
+    def show(self, query: str, unit: str, ask: Callable[[str], Ask]) -> Shown:
+        """The call that `ask` makes of the evidence retrieved for a query: the `k` best passages by BM25, in position order.
+
+        Evidence is rendered as a view's is, under the same budget; what the input cap leaves no room for is cut as a
+        reader's is, whole oldest records first.
+        """
+        ranked = self.records.corpus(unit).rank("bm25", query, self.settings.k)
+        lines = self.records.lines_of(position for passage in ranked for position in passage.positions)
+        budget = self.records.settings.budget
+
+        def cut(count: int) -> tuple[Ask, Rendered]:
+            rendered = render(lines[count:], (), self.prompt.heading, budget, 0)
+            return ask(rendered.text or self.prompt.no_evidence), rendered
+
+        count = 0
+        if lines and not self.fits(cut(0)[0]):
+            count = bisect_left(range(len(lines)), True, lo=1, key=lambda count: self.fits(cut(count)[0]))
+        call, rendered = cut(count)
+        return Shown(call, rendered.positions, count + rendered.dropped)
+
+
+Pipeline = Callable[[Case], Steps[Trace]]
+PIPELINES: Registry[Pipeline] = Registry(
+    "pipeline",
+    "coldread.pipelines",
+    "; direct with _sampled; sh_conflict and car with _rerun, _llm or a policy, _fallback; all with _chunkN",
+)
+
+
+def find_pipeline(name: str) -> Pipeline:
+    """The pipeline called `name`; ConfigurationError if there is none."""
+    from extract.pipelines.arms import parse
+
+    composed = parse(name)
+    if composed is None:
+        return PIPELINES.get(name)
+    if name in PIPELINES.names():
+        raise ConfigurationError(f"pipeline {name!r} is built in and also declared by an installed package; rename the latter")
+    return composed

@@ -14,7 +14,7 @@ from offline.records import Question
 from offline.retrievers import HYBRID, RERANK, needs_vectors, retriever_names
 
 _NAME = re.compile(
-    r"(?P<unit>fact|window|chunk(?:[1-9][0-9]{1,6})?)_(?P<retriever>.+?)"
+    r"(?P<unit>fact|statement|window|chunk(?:[1-9][0-9]{1,6})?)_(?P<retriever>.+?)"
     r"(?:_k(?P<k>[1-9][0-9]{0,4}))?(?P<matched>_matched(?:_to_(?P<other>.+))?)?"
 )
 
@@ -61,7 +61,7 @@ class RetrievalView:
 
     def depth(self, settings: ViewSettings, numbers: RetrievalSettings) -> int:
         """How many passages of the ranking there are to choose from."""
-        usual = {"fact": settings.k, "window": numbers.window_candidates}
+        usual = {"fact": settings.k, "statement": settings.k, "window": numbers.window_candidates}
         return self.k or usual.get(self.unit, numbers.chunk_k)
 
     def deepest(self, numbers: RetrievalSettings) -> int | None:

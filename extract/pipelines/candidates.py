@@ -1,0 +1,115 @@
+"""Candidate extraction: a model lists every record that matches a query, and chooses none."""
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from extract.answers import read_items
+from extract.pipelines import Case, Steps
+from extract.pipelines.records import Candidate, CandidateList
+from offline.asking import PipelineSettings
+from offline.canonical import encode
+from offline.normalise import entity_key
+from offline.records import Statement
+from readers.calls import Ask, chat
+from readers.records import Decoding, Prediction
+
+# The names are in alphabetical order: so canonical JSON keeps them, and a model that is held to the schema writes them.
+_CANDIDATE = {
+    "type": "object",
+    "properties": {"position": {"type": "integer"}, "record": {"type": "string"}, "value": {"type": "string"}},
+    "required": ["position", "record", "value"],
+    "additionalProperties": False,
+}
+SCHEMA = encode(
+    {
+        "type": "object",
+        "properties": {"candidates": {"type": "array", "items": _CANDIDATE}},
+        "required": ["candidates"],
+        "additionalProperties": False,
+    }
+).decode()
+
+_INTEGER = re.compile(r"-?[0-9]{1,18}")
+_SURROGATE = re.compile(r"[\ud800-\udfff]")
+
+NOT_SHOWN, NOT_IN_RECORD = "the position was not shown", "the value does not stand in the record"
+
+
+def extraction(case: Case, query: str, unit: str, again: int) -> Steps[CandidateList]:
+    """Retrieve for a query and ask for every matching record; what was listed, kept."""
+    settings = case.settings
+    decoding = Decoding(output_cap=settings.output_cap, schema=SCHEMA if settings.constrained else None, again=again)
+    stage = "candidates again" if again else "candidates"
+
+    def ask(evidence: str) -> Ask:
+        return Ask(stage, chat(settings.prompt.candidates, {"evidence": evidence, "question": query}), decoding)
+
+    shown = case.show(query, unit, ask)
+    prediction = yield shown.ask
+    records = {position: case.records.statement(position) for position in shown.positions}
+    listed = read_candidates(query, records, shown.dropped, prediction)
+    case.keep(listed)
+    return listed
+
+
+def read_candidates(query: str, records: Mapping[int, Statement], dropped: int, prediction: Prediction) -> CandidateList:
+    """What an answer lists, whatever it looks like; `records` are those that were shown.
+
+    Identical candidates are one. Of an answer that is not as asked for, its complete items are kept, and `fault` says so.
+    """
+    items, fault = read_items(prediction, "candidates")
+    read = [_candidate(item, records) for item in items]
+    unread = sum(candidate is None for candidate in read)
+    faults = (fault, f"{unread} of {len(items)} items are no candidates" if unread else None)
+    return CandidateList(
+        query=query,
+        call=prediction.request,
+        shown=tuple(records),
+        dropped=dropped,
+        candidates=tuple(dict.fromkeys(candidate for candidate in read if candidate is not None)),
+        fault="; ".join(filter(None, faults)) or None,
+    )
+
+
+def position_of(value: object) -> int | None:
+    """A position that a model wrote: an integer of 64 bits, also as a text or a float that is one exactly; else None."""
+    if isinstance(value, str) and _INTEGER.fullmatch(value.strip()):
+        return int(value)
+    if isinstance(value, float) and value.is_integer():
+        value = int(value)
+    return value if isinstance(value, int) and not isinstance(value, bool) and abs(value) < 1 << 63 else None
+
+
+def text_of(value: object) -> str | None:
+    """A text that a model wrote; None if it is none, or holds half a character (a lone surrogate), which nothing can store."""
+    return value if isinstance(value, str) and not _SURROGATE.search(value) else None
+
+
+def _candidate(item: Any, records: Mapping[int, Statement]) -> Candidate | None:
+    """One item, None if it does not hold a position, a text and a value."""
+    if not isinstance(item, dict):
+        return None
+    position, text, entity = position_of(item.get("position")), text_of(item.get("record")), text_of(item.get("value"))
+    if position is None or text is None or entity is None:
+        return None
+    record = records.get(position)
+    if record is None:
+        return Candidate(position=position, text=text, entity=entity, foreign=NOT_SHOWN)
+    foreign = None if stands_in(entity, record) else NOT_IN_RECORD
+    return Candidate(position=position, text=text, entity=entity, time=record.time, foreign=foreign)
+
+
+def stands_in(entity: str, record: Statement) -> bool:
+    """Whether a value occurs in a record, its time included, both normalised as entity keys (spec §3, not the scorer's way).
+
+    A value without a letter or digit must occur as it is written; an empty one never does.
+    """
+    text = record.text if record.time is None else f"{record.time} {record.text}"
+    key = entity_key(entity)
+    return key in entity_key(text) if key else bool(entity.strip()) and entity.strip() in text
+
+
+def usable(listed: CandidateList, settings: PipelineSettings) -> list[Candidate]:
+    """The candidates that a policy sees."""
+    return [candidate for candidate in listed.candidates if candidate.foreign is None or settings.foreign == "keep"]

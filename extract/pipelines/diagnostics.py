@@ -1,0 +1,90 @@
+"""What traces and candidate lists show without a label: contested questions, failed hops, agreement of lists, costs.
+
+Everything here is a pure function of what a run stores.
+"""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+
+from extract.pipelines.candidates import usable
+from extract.pipelines.records import CandidateList, Diagnosis, Trace, lists_of
+from offline.asking import PipelineSettings
+from offline.canonical import digest_of
+from readers.calls import Transcript
+
+Lists = Mapping[str, CandidateList]
+
+
+def by_digest(lists: Sequence[CandidateList]) -> dict[str, CandidateList]:
+    """Candidate lists by the name that traces have for them."""
+    return {digest_of(listed): listed for listed in lists}
+
+
+def by_pipeline(traces: Sequence[Trace]) -> dict[str, list[Trace]]:
+    """Traces of each pipeline, in order."""
+    found: dict[str, list[Trace]] = {}
+    for trace in traces:
+        found.setdefault(trace.pipeline, []).append(trace)
+    return found
+
+
+def is_contested(trace: Trace, lists: Lists, settings: PipelineSettings) -> bool:
+    """Whether some list that a trace rests on gave a policy two or more positions to choose from."""
+    positions = ({candidate.position for candidate in usable(lists[name], settings)} for name in lists_of(trace))
+    return any(len(found) > 1 for found in positions)
+
+
+def agreement(traces: Sequence[Trace], lists: Lists, one: str, other: str) -> tuple[int, int]:
+    """On how many questions two pipelines rest on the same candidates, list by list, and on how many both have a list."""
+    named = by_pipeline(traces)
+    others = {trace.question: trace for trace in named.get(other, ())}
+    pairs = [
+        tuple([lists[name].candidates for name in lists_of(side)] for side in (trace, others[trace.question]))
+        for trace in named.get(one, ())
+        if trace.question in others
+    ]
+    both = [pair for pair in pairs if all(pair)]
+    return sum(mine == theirs for mine, theirs in both), len(both)
+
+
+def calls_of(traces: Sequence[Trace]) -> set[str]:
+    """Digests of all calls that these traces rest on."""
+    return {call for trace in traces for call in trace.calls}
+
+
+def sampled(traces: Sequence[Trace], transcript: Transcript) -> tuple[str, ...]:
+    """Names of the pipelines that rest on a call that sampled, in order."""
+    hot = {call.digest for call in transcript.calls if transcript.decodings[call.decoding].temperature != "0"}
+    return tuple(name for name, own in by_pipeline(traces).items() if hot & calls_of(own))
+
+
+def diagnose(
+    traces: Sequence[Trace], lists: Lists, transcript: Transcript, settings: PipelineSettings
+) -> tuple[Diagnosis, ...]:
+    """One record a pipeline, in order. A call that several pipelines share counts for each; `Transcript.counts` has it once."""
+    return tuple(_diagnosis(name, own, lists, transcript, settings) for name, own in by_pipeline(traces).items())
+
+
+def _diagnosis(
+    name: str, traces: Sequence[Trace], lists: Lists, transcript: Transcript, settings: PipelineSettings
+) -> Diagnosis:
+    own = [lists[digest] for trace in traces for digest in lists_of(trace)]
+    seen = [len(usable(listed, settings)) for listed in own]
+    failed = [next((hop.number for hop in trace.hops if hop.outcome != "answered"), None) for trace in traces]
+    numbers = Counter(number for number in failed if number is not None)
+    return Diagnosis(
+        pipeline=name,
+        questions=len(traces),
+        abstained=sum(trace.answered_by == "none" for trace in traces),
+        fallbacks=sum(trace.answered_by == "fallback" for trace in traces),
+        faults=sum(trace.fault is not None for trace in traces),
+        lists=len(own),
+        empty=seen.count(0),
+        candidates=sum(seen),
+        foreign=sum(candidate.foreign is not None for listed in own for candidate in listed.candidates),
+        contested=sum(is_contested(trace, lists, settings) for trace in traces),
+        planned=sum(len(trace.hops) for trace in traces),
+        executed=sum(hop.outcome in ("answered", "empty") for trace in traces for hop in trace.hops),
+        first_failed={str(number): numbers[number] for number in sorted(numbers)},
+        costs=transcript.counts(calls_of(traces)),
+    )

@@ -1,0 +1,117 @@
+"""Policies: explicit code that takes an answer from a list of candidates.
+
+A policy is a pure function `(candidates) -> Choice | None`, None for no answer; `coldread.policies` is the entry point group.
+`newest_K` (the K-th newest position) and `asof_X` (the newest up to position X, or up to the day X, written YYYY-MM-DD) are
+composed. Where several candidates stand at the chosen position, the one that was listed first is taken.
+"""
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import date, datetime
+from functools import partial
+from typing import Any, Protocol
+
+from extract.pipelines.records import Candidate
+from offline.errors import ConfigurationError
+from offline.registry import Registry
+
+
+@dataclass(frozen=True)
+class Choice:
+    """An answer, and the position of the candidate that it is, None if it is no single one's."""
+
+    answer: str
+    position: int | None
+
+
+class Policy(Protocol):
+    """Takes an answer from candidates, which come in the order in which they were listed."""
+
+    def __call__(self, candidates: Sequence[Candidate], /) -> Choice | None:
+        """The choice; None for no answer, as for no candidates."""
+        ...
+
+
+POLICIES: Registry[Policy] = Registry("policy", "coldread.policies", ", newest_K, asof_POSITION, asof_YYYY-MM-DD")
+
+_COMPOSED = re.compile(
+    r"newest_(?P<k>[2-9]|[1-9][0-9]{1,4})"
+    r"|asof_(?P<position>0|[1-9][0-9]{0,17})"
+    r"|asof_(?P<day>[0-9]{4}-[0-9]{2}-[0-9]{2})"
+)
+
+
+def _at(candidates: Sequence[Candidate], position: int) -> Choice:
+    first = next(candidate for candidate in candidates if candidate.position == position)
+    return Choice(first.entity, position)
+
+
+def kth_newest(candidates: Sequence[Candidate], k: int) -> Choice | None:
+    """The candidate at the k-th newest distinct position; None if there are fewer."""
+    positions = sorted({candidate.position for candidate in candidates}, reverse=True)
+    return _at(candidates, positions[k - 1]) if len(positions) >= k else None
+
+
+@POLICIES.register("newest")
+def newest(candidates: Sequence[Candidate], /) -> Choice | None:
+    """The candidate at the newest position."""
+    return kth_newest(candidates, 1)
+
+
+@POLICIES.register("oldest")
+def oldest(candidates: Sequence[Candidate], /) -> Choice | None:
+    """The candidate at the oldest position."""
+    return _at(candidates, min(candidate.position for candidate in candidates)) if candidates else None
+
+
+@POLICIES.register("count")
+def count(candidates: Sequence[Candidate], /) -> Choice | None:
+    """How many distinct positions there are."""
+    return Choice(str(len({candidate.position for candidate in candidates})), None) if candidates else None
+
+
+def as_of_position(candidates: Sequence[Candidate], position: int) -> Choice | None:
+    """The newest candidate whose position is this one or an older one."""
+    return newest([candidate for candidate in candidates if candidate.position <= position])
+
+
+def as_of_day(candidates: Sequence[Candidate], day: date) -> Choice | None:
+    """The newest candidate of a record of this day or an earlier one: the calendar day that its source wrote, in its zone.
+
+    A record without a time that can be read is of no day.
+    """
+    return newest([candidate for candidate in candidates if (on := _day(candidate.time)) is not None and on <= day])
+
+
+def _day(time: str | None) -> date | None:
+    try:
+        return None if time is None else datetime.fromisoformat(time).date()
+    except ValueError:
+        return None
+
+
+def _composed(name: str) -> Callable[[Sequence[Candidate]], Choice | None] | None:
+    spelled = _COMPOSED.fullmatch(name)
+    if spelled is None:
+        return None
+    k, position, day = spelled["k"], spelled["position"], spelled["day"]
+    if k:
+        return partial(kth_newest, k=int(k))
+    if position:
+        return partial(as_of_position, position=int(position))
+    try:
+        return partial(as_of_day, day=date.fromisoformat(day))
+    except ValueError as error:
+        raise ConfigurationError(f"policy {name!r}: {day} is no day of the calendar") from error
+
+
+def is_policy(name: str) -> bool:
+    """Whether there is a policy called `name`."""
+    return _composed(name) is not None or name in POLICIES.names()
+
+
+def find_policy(name: str) -> Policy:
+    """The policy called `name`; ConfigurationError if there is none."""
+    composed: Any = _composed(name)
+    return composed or POLICIES.get(name)

@@ -1,0 +1,116 @@
+"""The scheduler: all pipelines of all questions advance together, one wave of calls at a time.
+
+A generator costs no stack and no thread while it waits, so a chain of a hundred hops is a hundred waves, and each wave holds
+the next call of everything that is not done.
+"""
+
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from msgspec import UNSET
+
+from extract.pipelines import Case, Pipeline, Steps, find_pipeline
+from extract.pipelines.records import CandidateList, Trace, lists_of
+from offline.asking import PipelineSettings
+from offline.errors import ColdreadError, ConfigurationError
+from offline.experiment import ResolvedExperiment
+from offline.memory import Records
+from offline.records import History, Question
+from readers.calls import Ask, Caller
+from readers.records import Prediction
+
+
+@dataclass(frozen=True)
+class Assembled:
+    """What pipelines made: traces by pipeline and question, in their order, and each candidate list once, as they name them."""
+
+    traces: tuple[Trace, ...]
+    candidates: tuple[CandidateList, ...]
+
+
+@dataclass
+class _Running:
+    """A pipeline at work on a question; `ask` is the call that it waits for, `trace` what it came to."""
+
+    name: str
+    question: Question
+    steps: Steps[Trace]
+    ask: Ask | None = None
+    trace: Trace | None = None
+
+    def advance(self, prediction: Prediction | None) -> None:
+        """Go on to the next call, or to the end; ConfigurationError for one (of another package) that breaks its contract."""
+        where = f"pipeline {self.name!r}, question {self.question.id!r}"
+        self.ask = None
+        try:
+            # The first step of a generator is sent nothing.
+            self.ask = next(self.steps) if prediction is None else self.steps.send(prediction)
+        except StopIteration as end:
+            if not isinstance(end.value, Trace) or (end.value.pipeline, end.value.question) != (self.name, self.question.id):
+                raise ConfigurationError(f"{where}: it does not return its own Trace; mend the pipeline") from end
+            self.trace = end.value
+        except ColdreadError:
+            raise
+        except Exception as error:
+            raise ConfigurationError(f"{where}: {type(error).__name__}: {error}; mend the pipeline") from error
+
+
+def pipeline_settings(experiment: ResolvedExperiment) -> PipelineSettings:
+    """The settings of an experiment's pipelines; ConfigurationError if it has none."""
+    if experiment.pipelines is UNSET:
+        raise ConfigurationError("the experiment has no settings of pipelines; let a reader name `pipelines`")
+    return experiment.pipelines
+
+
+def run_pipelines(
+    names: Sequence[str],
+    histories: Sequence[History],
+    questions: Sequence[Question],
+    experiment: ResolvedExperiment,
+    caller: Caller,
+    width: int | None = None,
+) -> Assembled:
+    """Run these pipelines on these questions.
+
+    width: how many questions are worked on at once, all pipelines of each, None = all; it decides which calls share a wave and
+    nothing else, as long as what the caller answers does not depend on that.
+    """
+    settings = pipeline_settings(experiment)
+    pipelines: list[tuple[str, Pipeline]] = [(name, find_pipeline(name)) for name in names]
+    records = {history.id: Records(history, experiment.settings) for history in histories}
+    lists: dict[str, CandidateList] = {}
+
+    def begin(name: str, pipeline: Pipeline, question: Question) -> _Running:
+        case = Case(
+            pipeline=name,
+            question=question,
+            records=records[question.history],
+            settings=settings,
+            prompt=experiment.prompt,
+            fits=caller.fits,
+            lists=lists,
+        )
+        work = _Running(name, question, pipeline(case))
+        work.advance(None)
+        return work
+
+    waiting, asking = deque(questions), list[_Running]()
+    ended: dict[tuple[str, str], Trace] = {}
+    while waiting or asking:
+        at_work = {work.question.id for work in asking}
+        room = len(waiting) if width is None else width - len(at_work)
+        begun = [waiting.popleft() for _ in range(min(room, len(waiting)))]
+        asking += [begin(name, pipeline, question) for question in begun for name, pipeline in pipelines]
+        calls = [(work, work.ask) for work in asking if work.ask is not None]
+        for (work, _), prediction in zip(calls, caller.ask([ask for _, ask in calls]), strict=True):
+            work.advance(prediction)
+        ended.update({(work.name, work.question.id): work.trace for work in asking if work.trace is not None})
+        asking = [work for work in asking if work.ask is not None]
+    traces = tuple(ended[name, question.id] for name in names for question in questions)
+    return Assembled(traces, _named(traces, lists))
+
+
+def _named(traces: Sequence[Trace], lists: dict[str, CandidateList]) -> tuple[CandidateList, ...]:
+    """The lists that traces name, in the order in which they do."""
+    return tuple(lists[name] for name in dict.fromkeys(name for trace in traces for name in lists_of(trace)))

@@ -1,0 +1,79 @@
+"""SH-Conflict: a model lists the matching candidates, then an explicit policy, or the model once more, takes one of them."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from extract.answers import read_object
+from extract.pipelines import Case, Steps
+from extract.pipelines.candidates import extraction, position_of, text_of, usable
+from extract.pipelines.policies import Choice, find_policy
+from extract.pipelines.records import Candidate, CandidateList
+from offline.canonical import encode
+from offline.records import Statement
+from offline.render import record_line
+from readers.calls import Ask, chat
+from readers.records import Decoding, Prediction
+
+# In the place of a policy's name: the model chooses.
+LLM = "llm"
+SCHEMA = encode(
+    {
+        "type": "object",
+        "properties": {"position": {"type": "integer"}, "value": {"type": "string"}},
+        "required": ["position", "value"],
+        "additionalProperties": False,
+    }
+).decode()
+
+
+@dataclass(frozen=True)
+class Method:
+    """How candidates are found and chosen: what is retrieved, a policy (or `llm`), whether the list is asked for again."""
+
+    unit: str = "statement"
+    policy: str = "newest"
+    again: int = 0
+
+
+@dataclass(frozen=True)
+class Found:
+    """What one look-up came to: its list, its choice (None: no answer), the calls that it rests on, what was wrong there."""
+
+    listed: CandidateList
+    choice: Choice | None
+    calls: tuple[str, ...]
+    fault: str | None
+
+
+def sh_conflict(case: Case, query: str, method: Method) -> Steps[Found]:
+    """Look one query up. A choice without a word is no answer."""
+    listed = yield from extraction(case, query, method.unit, method.again)
+    candidates = usable(listed, case.settings)
+    calls: tuple[str, ...] = (listed.call,)
+    fault, choice = listed.fault, None
+    if candidates and method.policy == LLM:
+        prediction = yield choosing(case, query, candidates)
+        choice, wrong = read_choice(prediction, candidates)
+        calls, fault = (*calls, prediction.request), fault or wrong
+    elif candidates:
+        choice = find_policy(method.policy)(candidates)
+    return Found(listed, choice if choice and choice.answer.strip() else None, calls, fault)
+
+
+def choosing(case: Case, query: str, candidates: Sequence[Candidate]) -> Ask:
+    """The call that lets the model choose: one line a candidate, in the order in which they were listed."""
+    settings = case.settings
+    lines = [record_line(Statement(c.position, f"{c.entity} (record: {c.text})", c.time)) for c in candidates]
+    decoding = Decoding(output_cap=settings.output_cap, schema=SCHEMA if settings.constrained else None)
+    return Ask("choose", chat(settings.prompt.choose, {"candidates": "\n".join(lines), "question": query}), decoding)
+
+
+def read_choice(prediction: Prediction, candidates: Sequence[Candidate]) -> tuple[Choice, str | None]:
+    """What a model chose, and what is wrong with its answer; an answer that cannot be read is taken as it is."""
+    chosen, fault = read_object(prediction)
+    answer, position = text_of(chosen.get("value")), position_of(chosen.get("position"))
+    if answer is None:
+        return Choice(prediction.text, None), fault or "no value was chosen"
+    if position not in {candidate.position for candidate in candidates}:
+        return Choice(answer, None), "the position chosen is no candidate's"
+    return Choice(answer, position), fault

@@ -1,0 +1,128 @@
+"""The step that runs a reader's pipelines, and its replay on the answers that were recorded."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from extract.pipelines.records import CandidateList, Trace
+from extract.pipelines.schedule import Assembled, pipeline_settings, run_pipelines
+from offline.asking import pipeline_reader
+from offline.canonical import compare_lines, digest_of, read_lines, write_lines
+from offline.errors import InputLinkError, OutputLinkError
+from offline.experiment import ReaderPlan, ResolvedExperiment
+from offline.run_folder import RunFolder
+from offline.steps import fresh, read_data
+from readers.calls import SETTINGS, Caller, Recorded, Transcript, check_transcript, write_transcript
+from readers.live import Progress, live_caller
+from readers.pins import locate
+from readers.process import forbidden_paths
+from readers.read import keep_tokenizer
+from readers.requests import make_settings
+from readers.seal import reads_folder
+from readers.served import Tokenizer
+
+PIPELINES = "pipelines"
+TRACES, CANDIDATES, TRANSCRIPT, ENVIRONMENTS = "traces.jsonl", "candidates.jsonl", "calls", "environments.jsonl"
+
+
+@dataclass(frozen=True)
+class Served:
+    """What running the step came to: whether it was written, and seconds of generation by stage (empty if it was not)."""
+
+    written: bool
+    seconds: dict[str, float]
+
+
+def pipelines_folder(run: RunFolder, reader: str) -> Path:
+    """The folder of one reader's pipelines."""
+    return reads_folder(run, reader) / PIPELINES
+
+
+def pipelines_configuration(experiment: ResolvedExperiment, plan: ReaderPlan) -> str:
+    """The digest of all in an experiment that decides what a reader's pipelines ask, but for the reader."""
+    return digest_of((pipeline_settings(experiment), plan.pipelines or (), experiment.settings, experiment.prompt))
+
+
+def serve_pipelines(run: RunFolder, experiment: ResolvedExperiment, plan: ReaderPlan, progress: Progress) -> Served:
+    """Run a reader's pipelines with its own engine, unless they are up to date; its tokenizer is kept in the run."""
+    settings = pipeline_settings(experiment)
+    reader, model_folder = pipeline_reader(plan.reader, settings), locate(plan.reader)
+    forbidden = forbidden_paths(run, experiment)
+    with live_caller(reader, model_folder, forbidden, progress, structured=settings.constrained) as (caller, source):
+        keep_tokenizer(run, reader.name, caller.settings.model, model_folder)
+        written = pipelines_step(run, experiment, plan, caller, source.resolved)
+        return Served(written, source.seconds)
+
+
+def pipelines_step(
+    run: RunFolder,
+    experiment: ResolvedExperiment,
+    plan: ReaderPlan,
+    caller: Caller,
+    environments: Callable[[], Sequence[dict[str, str]]],
+) -> bool:
+    """Write reads/READER/pipelines: traces, candidate lists, the calls and their answers, what engines resolved.
+
+    True if it was written, False if it was up to date. environments: asked for when all calls are answered.
+    """
+
+    def write(folder: Path) -> None:
+        made = _run(run, experiment, plan, caller)
+        write_lines(folder / TRACES, made.traces)
+        write_lines(folder / CANDIDATES, made.candidates)
+        (folder / TRANSCRIPT).mkdir()
+        write_transcript(folder / TRANSCRIPT, caller.transcript)
+        write_lines(folder / ENVIRONMENTS, environments())
+
+    inputs = {
+        "data": fresh(run, experiment, "data").digest,
+        "configuration": pipelines_configuration(experiment, plan),
+        "reader": digest_of(caller.settings.reader),
+        "model": caller.settings.model.fingerprint,
+    }
+    return run.step(f"reads/{plan.reader.name}/{PIPELINES}", inputs, write)
+
+
+def _run(run: RunFolder, experiment: ResolvedExperiment, plan: ReaderPlan, caller: Caller) -> Assembled:
+    data = read_data(run)
+    return run_pipelines(plan.pipelines or (), data.histories, data.questions, experiment, caller)
+
+
+def read_traces(run: RunFolder, reader: str) -> tuple[Trace, ...]:
+    """The stored traces of a reader's pipelines, by pipeline and question."""
+    return tuple(read_lines(pipelines_folder(run, reader) / TRACES, Trace))
+
+
+def read_candidates(run: RunFolder, reader: str) -> tuple[CandidateList, ...]:
+    """The stored candidate lists of a reader's pipelines."""
+    return tuple(read_lines(pipelines_folder(run, reader) / CANDIDATES, CandidateList))
+
+
+def read_environments(run: RunFolder, reader: str) -> tuple[dict[str, str], ...]:
+    """What the engines resolved that answered a reader's pipelines."""
+    return tuple(read_lines(pipelines_folder(run, reader) / ENVIRONMENTS, dict[str, str]))
+
+
+def replay_pipelines(
+    run: RunFolder, experiment: ResolvedExperiment, plan: ReaderPlan, tokenizer: Tokenizer
+) -> tuple[tuple[Trace, ...], tuple[CandidateList, ...], Transcript]:
+    """Run a reader's pipelines again on their recorded answers, and compare every call, answer, list and trace.
+
+    InputLinkError for the first call that comes out otherwise, OutputLinkError for the first answer, list or trace.
+    """
+    folder = pipelines_folder(run, plan.reader.name)
+    recorded = Recorded(folder / TRANSCRIPT)
+    stored, reader = recorded.transcript.settings, pipeline_reader(plan.reader, pipeline_settings(experiment))
+    if make_settings(reader, stored.model, tokenizer) != stored:
+        raise InputLinkError(f"{folder / TRANSCRIPT / SETTINGS}: the settings come out differently when derived again")
+    caller = Caller(stored, tokenizer, recorded)
+    again = _run(run, experiment, plan, caller)
+    check_transcript(recorded, caller.transcript)
+    compare_lines(folder / CANDIDATES, again.candidates, OutputLinkError, lambda c: f"the list of query {c.query[:60]!r}")
+    compare_lines(
+        folder / TRACES,
+        again.traces,
+        OutputLinkError,
+        lambda trace: f"the trace of pipeline {trace.pipeline!r}, question {trace.question!r}",
+    )
+    return again.traces, again.candidates, caller.transcript
