@@ -163,14 +163,60 @@ def load(
 
 
 @app.command()
-def extract(folder: RunArgument, as_json: Json = False) -> None:
-    """Turn statements into triples with the experiment's frontend."""
+def extract(
+    folder: RunArgument,
+    against: Annotated[
+        str | None,
+        typer.Option(metavar="REFERENCE", help="Compare what is extracted: grammar, grammar:NAME or another run."),
+    ] = None,
+    gold: Annotated[bool, typer.Option("--gold", help="With --against: gold in evidence too. Opens the labels.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Turn statements into triples with the experiment's frontend, or compare those triples with a reference."""
     from eval import run as steps
 
     place = RunFolder(folder)
+    if against is not None:
+        _extract_against(place, against, gold, as_json)
+        return
+    if gold:
+        raise ConfigurationError("--gold goes with --against REFERENCE")
     with place.lock(), _bars("extract", "calls") as progress:
         steps.extract(place, place.experiment(), _say, progress)
     _print(as_json, {"run": str(folder), "step": "extract"}, lambda console: None)
+
+
+def _extract_against(place: RunFolder, against: str, gold: bool, as_json: bool) -> None:
+    from eval import extraction_tables as tables
+    from eval.extraction_against import compare_extractions, find_reference
+    from eval.labels import open_labels
+    from offline.steps import fresh
+
+    with place.lock():
+        experiment = place.experiment()
+        fresh(place, experiment, "extraction")
+        reference = find_reference(place, experiment, against)
+        golds = open_labels(place, "extract --against") if gold else None
+        result = compare_extractions(place, experiment, reference, golds)
+    _print(as_json, result, lambda console: tables.quality(console, result))
+
+
+@app.command()
+def catalogue(
+    folder: RunArgument,
+    out: Annotated[Path | None, typer.Option(metavar="FILE.yaml", help="Write it for editing, outside the run.")] = None,
+    as_json: Json = False,
+) -> None:
+    """Show the relation names that a model's extraction found, which were mapped to which, and on what examples."""
+    from eval import catalogue as found
+
+    place = RunFolder(folder)
+    with place.lock():
+        relations = found.catalogue(place)
+        if out is not None:
+            found.write_edited(place, out)
+    result = {"run": str(folder), "relations": relations}
+    _print(as_json, result, lambda console: found.show(console, relations))
 
 
 @app.command()

@@ -83,6 +83,12 @@ def estimate(console: Console, result: dict[str, Any]) -> None:
             size or "nothing",
         )
     console.print(table)
+    if (work := result.get("extract")) is not None:
+        counted = "input_tokens" in work
+        tokens = f", {work['input_tokens']} tokens in, about {work['output_tokens_about']} out" if counted else ""
+        minutes = f", ~{work['minutes']} minutes" if work.get("minutes") is not None else ""
+        plan = f"{work['statements']} texts in {work['calls']} calls{tokens}{minutes}; repairs and mappings come on top"
+        console.print(escape(f"extraction by {work['model']}: {plan}"), highlight=False, soft_wrap=True)
     for name, work in result.get("encode", {}).items():
         counts = ", ".join(f"{count} {what}" for what, count in work.items() if what != "download")
         lacking = work["download"]

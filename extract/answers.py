@@ -11,7 +11,10 @@ from typing import Any
 from readers.records import Prediction
 
 _OPENING = re.compile(r'\s*(?:```(?:json)?\s*)?\{\s*"(\w+)"\s*:\s*\[\s*')
+_OBJECT = re.compile(r"\s*(?:```(?:json)?\s*)?(\{.*\})\s*(?:```)?\s*", re.DOTALL)
 _SEPARATOR = re.compile(r"\s*,\s*")
+# What is wrong with a whole list that something follows.
+TRAILING = "text after the JSON"
 _CLOSING = re.compile(r"\s*\]\s*\}\s*(?:```)?\s*")
 
 
@@ -45,7 +48,7 @@ def read_items(prediction: Prediction, key: str) -> tuple[list[Any], str | None]
     if (failed := failure(prediction)) is not None:
         return [], failed
     text = prediction.text
-    cut = "cut off at the output cap" if prediction.finish_reason == "length" else "not the JSON that was asked for"
+    cut = _unreadable(prediction)
     opening = _OPENING.match(text)
     if opening is None or opening[1] != key:
         return [], cut
@@ -64,7 +67,25 @@ def read_items(prediction: Prediction, key: str) -> tuple[list[Any], str | None]
         except (ValueError, RecursionError):
             return items, cut
         items.append(item)
-    return items, None if closing.end() == len(text) else "text after the JSON"
+    return items, None if closing.end() == len(text) else TRAILING
+
+
+def read_object(prediction: Prediction) -> tuple[dict[str, Any], str | None]:
+    """The one object that an answer is, empty if it is none, and what is wrong with the answer, or None."""
+    if (failed := failure(prediction)) is not None:
+        return {}, failed
+    found = _OBJECT.fullmatch(prediction.text)
+    try:
+        value = _DECODER.decode(found[1]) if found else None
+    except _RefusedError as error:
+        return {}, str(error)
+    except (ValueError, RecursionError):
+        value = None
+    return (value, None) if isinstance(value, dict) else ({}, _unreadable(prediction))
+
+
+def _unreadable(prediction: Prediction) -> str:
+    return "cut off at the output cap" if prediction.finish_reason == "length" else "not the JSON that was asked for"
 
 
 def read_number(prediction: Prediction, key: str, most: int) -> tuple[int | None, str | None]:

@@ -49,6 +49,20 @@ class SyntheticData(Record, frozen=True, tag="synthetic", tag_field="kind"):
     rows: tuple[str, ...] = ()
 
 
+class VersionsData(Record, frozen=True, tag="versions", tag_field="kind"):
+    """A seeded stream in which each key that is asked about is stated V times: one history for each V of `versions`.
+
+    statements: of each history. questions: about each. dated: statements carry a timestamp, and positions are ranks.
+    """
+
+    seed: int = 7
+    versions: tuple[int, ...] = (2, 4, 8, 16)
+    questions: int = 25
+    statements: int = 600
+    dated: bool = False
+    rows: tuple[str, ...] = ()
+
+
 class PluginData(Record, frozen=True, tag="plugin", tag_field="kind"):
     """A third party's loader (entry point group `coldread.loaders`)."""
 
@@ -58,7 +72,9 @@ class PluginData(Record, frozen=True, tag="plugin", tag_field="kind"):
     rows: tuple[str, ...] = ()
 
 
-Data = FactConsolidationData | PlainData | SyntheticData | PluginData
+# Data that is drawn, and comes from no file.
+Drawn = SyntheticData | VersionsData
+Data = FactConsolidationData | PlainData | SyntheticData | VersionsData | PluginData
 
 
 class GrammarForms(Record, frozen=True):
@@ -374,9 +390,7 @@ def resolve(experiment: Experiment, limit: int | None, where: str) -> ResolvedEx
         known = (*experiment.views, *(name for plan in plans for name in plan.pipelines or ()))
         analysis = resolve_analysis(analysis, known, answered, where)
     # Where the data lies is not what it is: the run records the source's sha256 instead of a path of this machine.
-    data = (
-        experiment.data if isinstance(experiment.data, SyntheticData) else msgspec.structs.replace(experiment.data, path=None)
-    )
+    data = experiment.data if isinstance(experiment.data, Drawn) else msgspec.structs.replace(experiment.data, path=None)
     frontend = experiment.frontend
     if grammar is not None:
         frontend = msgspec.structs.replace(frontend, grammar=grammar.name)

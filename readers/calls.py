@@ -5,18 +5,20 @@ an algorithm is given a `Caller` and nothing else that could generate. Behind it
 transcript of an earlier run: then the algorithm runs again, and each of its calls must be one that was made, byte for byte.
 """
 
-from collections.abc import Callable, Container, Iterator, Sequence
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 
 import numpy as np
 
+from offline.asking import CallPrompt
 from offline.canonical import Record, digest_of, read_bytes, read_lines, read_record, write_bytes, write_lines, write_record
 from offline.errors import AlteredError, InputLinkError, OutputLinkError
 from offline.records import Message
 from readers.records import Call, Decoding, Output, Prediction, Settings, StageCounts
 from readers.served import Tokenizer
+from readers.tokens import fill
 
 
 class Ask(Record, frozen=True):
@@ -25,6 +27,11 @@ class Ask(Record, frozen=True):
     stage: str
     chat: tuple[Message, ...]
     decoding: Decoding
+
+
+def chat(prompt: CallPrompt, values: Mapping[str, str]) -> tuple[Message, Message]:
+    """System and user message of one call."""
+    return Message(role="system", content=prompt.system), Message(role="user", content=fill(prompt.user, values).strip())
 
 
 @dataclass(frozen=True)

@@ -26,16 +26,15 @@ from readers.served import MessageBytes, Tokenizer
 _SAMPLE = (Message(role="system", content="s"), Message(role="user", content="e q"))
 
 
-def fill(system: str, user: str, values: Mapping[str, str]) -> tuple[Message, Message]:
-    """System and user message; the user's slots are filled in one pass, so braces in a value stay text."""
-    slot = re.compile("|".join(re.escape("{" + name + "}") for name in values))
-    filled = slot.sub(lambda found: values[found[0][1:-1]], user)
-    return Message(role="system", content=system), Message(role="user", content=filled.strip())
+def fill(template: str, values: Mapping[str, str]) -> str:
+    """A prompt with its slots filled in one pass, so that braces in a value stay text."""
+    return re.sub("|".join(rf"\{{{name}\}}" for name in values), lambda slot: values[slot[0][1:-1]], template)
 
 
 def messages(prompt: Prompt, evidence: str, question: str) -> tuple[Message, Message]:
-    """What a reader is told of one question."""
-    return fill(prompt.system, prompt.user, {"evidence": evidence or prompt.no_evidence, "question": question})
+    """System and user message of one question."""
+    user = fill(prompt.user, {"evidence": evidence or prompt.no_evidence, "question": question})
+    return Message(role="system", content=prompt.system), Message(role="user", content=user.strip())
 
 
 def copy_tokenizer(model_folder: Path, out: Path) -> None:
@@ -56,6 +55,26 @@ def tokenizer_digest(folder: Path) -> str:
     return digest_of([(path.name, file_digest(path)) for path in tokenizer_files(folder)])
 
 
+def load_tokenizer(folder: Path) -> Any:
+    """The library's tokenizer of a local folder; ModelError if it cannot be loaded."""
+    os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+    os.environ.setdefault("TRANSFORMERS_NO_ADVISORY_WARNINGS", "1")
+    try:
+        # tokenizer.json is the tokenizer, whatever class a library would wrap around it, and needs no torch.
+        if (folder / "tokenizer.json").is_file():
+            from transformers import PreTrainedTokenizerFast as Loader
+        else:
+            from transformers import AutoTokenizer as Loader
+    except ImportError as error:
+        raise ConfigurationError(
+            "token ids need a package that is not installed; run: pip install 'coldread[replay]'"
+        ) from error
+    try:
+        return Loader.from_pretrained(str(folder), local_files_only=True, trust_remote_code=False)
+    except Exception as error:  # transformers raises whatever its readers raise
+        raise ModelError(f"the tokenizer in {folder} cannot be loaded: {error}; check the model folder") from error
+
+
 class ChatTokenizer:
     """A model's tokenizer and chat template, from one local folder.
 
@@ -71,25 +90,10 @@ class ChatTokenizer:
         return cls(folder, thinking=reader.thinking, date=None if reader.date is UNSET else reader.date)
 
     def __init__(self, folder: Path, *, thinking: bool = False, date: str | None = None) -> None:
-        os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
-        os.environ.setdefault("TRANSFORMERS_NO_ADVISORY_WARNINGS", "1")
-        try:
-            # tokenizer.json is the tokenizer, whatever class a library would wrap around it, and needs no torch.
-            if (folder / "tokenizer.json").is_file():
-                from transformers import PreTrainedTokenizerFast as Loader
-            else:
-                from transformers import AutoTokenizer as Loader
-        except ImportError as error:
-            raise ConfigurationError(
-                "token ids need a package that is not installed; run: pip install 'coldread[replay]'"
-            ) from error
         self.folder = folder
         self._thinking = thinking
         self._today = None if date is None else datetime.fromisoformat(date)
-        try:
-            self._tokenizer: Any = Loader.from_pretrained(str(folder), local_files_only=True, trust_remote_code=False)
-        except Exception as error:  # transformers raises whatever its readers raise
-            raise ModelError(f"the tokenizer in {folder} cannot be loaded: {error}; check the model folder") from error
+        self._tokenizer = load_tokenizer(folder)
         if not self._tokenizer.chat_template:
             raise ModelError(f"the tokenizer in {folder} has no chat template; choose an instruct model")
         added = self._tokenizer.added_tokens_decoder.values()

@@ -1,24 +1,18 @@
-"""Scripted models: a function of a chat's text says what is answered, so that all of an algorithm's calls can be written out.
-
-Chats and answers travel as bytes (readers/served.py): no tokenizer, no engine.
-"""
+"""Scripted models for pipelines: a function of a chat's text and its decoding says what is answered, wave by wave."""
 
 from collections.abc import Callable, Sequence
 
 import msgspec
+from scripted import READER, caller_of
 from worlds import experiment
 
 from offline.asking import PipelinePrompt, PipelineSettings
 from offline.configuration import find_config, load_yaml
 from offline.experiment import ReaderPlan, ResolvedExperiment, ViewSettings
-from offline.models import Pin, Reader
+from offline.models import Reader
 from readers.calls import Caller, Prepared
-from readers.pins import identify
 from readers.records import Decoding, Output
-from readers.requests import make_settings
-from readers.served import CODEC_FOLDER, MessageBytes, decode_messages, encode_text
-
-READER = Reader(name="scripted", engine="openai", model=Pin(served="scripted"), output_cap=64)
+from readers.served import decode_messages, encode_text
 
 # (the user's message, how it is decoded) to an answer; an Output is given as it is.
 Script = Callable[[str, Decoding], str | Output]
@@ -44,8 +38,8 @@ class Scripted:
 
 def scripted_caller(script: Script, reader: Reader = READER) -> tuple[Caller, Scripted]:
     """A caller of a scripted model, and its source."""
-    tokenizer, source = MessageBytes(CODEC_FOLDER), Scripted(script)
-    return Caller(make_settings(reader, identify(reader, CODEC_FOLDER), tokenizer), tokenizer, source), source
+    source = Scripted(script)
+    return caller_of(source, reader), source
 
 
 def pipelines_experiment(*pipelines: str, view_settings: ViewSettings | None = None, **changes: object) -> ResolvedExperiment:

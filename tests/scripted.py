@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 from offline.models import Pin, Reader
 from offline.records import Message
-from readers.calls import Caller, Prepared
+from readers.calls import Caller, Prepared, Source
 from readers.pins import identify
 from readers.records import FinishReason, Output
 from readers.requests import make_settings
@@ -26,10 +26,15 @@ def scripted(script: Script, reader: Reader = READER) -> Caller:
         return [_output(script(prepared.call.stage, decode_messages(prepared.ids))) for prepared in calls]
 
     waves: list[int] = []
-    tokenizer = MessageBytes(CODEC_FOLDER)
-    caller = Caller(make_settings(reader, identify(reader, CODEC_FOLDER), tokenizer), tokenizer, source)
+    caller = caller_of(source, reader)
     caller.waves = waves  # type: ignore[attr-defined]
     return caller
+
+
+def caller_of(source: Source, reader: Reader = READER) -> Caller:
+    """A caller whose chats and answers travel as bytes (readers/served.py) to and from this source."""
+    tokenizer = MessageBytes(CODEC_FOLDER)
+    return Caller(make_settings(reader, identify(reader, CODEC_FOLDER), tokenizer), tokenizer, source)
 
 
 def _output(reply: Reply) -> Output:

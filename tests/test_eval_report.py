@@ -20,6 +20,7 @@ from eval.report import make_report
 from eval.report_data import chain, pack, statuses
 from eval.report_drawing import ticks
 from eval.report_labels import Place, place
+from eval.report_plots import by_number
 from offline.memory import Memory
 from offline.run_folder import RunFolder
 from offline.steps import read_data, read_evidence, read_extraction, read_packets
@@ -220,6 +221,12 @@ def test_a_released_run_has_a_report() -> None:
     page, islands = page_of(GOLDEN)
     assert len(islands["index"]["questions"]) == 5
     assert "Accuracy by history length" in page  # of lengths 5 and 3
+
+
+def test_history_lengths_are_drawn_by_the_number_that_they_begin_with() -> None:
+    lengths = ["16 versions", "long", "1m", "8 versions", "455", "32k", "2 versions", ""]
+    expected = ["2 versions", "8 versions", "16 versions", "455", "32k", "1m", "", "long"]
+    assert sorted(lengths, key=by_number) == expected
 
 
 def test_hostile_answers_are_text_in_the_islands_and_nowhere_else(

@@ -1,17 +1,24 @@
 """The transformers engine against a naive greedy loop, and what must not reach a greedy reader."""
 
+import json
 import math
+import string
+import sys
+from importlib.metadata import version
 from pathlib import Path
 
+import msgspec
 import pytest
 import torch
 from tiny import make_model
 
+from offline.canonical import encode
 from offline.errors import ConfigurationError, ModelError
 from offline.models import Pin, Reader
 from readers.engines import EngineStart, find_engine
 from readers.engines.transformers import TransformersEngine, _first_of_ties
 from readers.pins import fingerprint
+from readers.records import Decoding, Output
 from readers.requests import make_settings
 from readers.tokens import ChatTokenizer
 
@@ -23,11 +30,15 @@ PROMPTS = [
 ]
 
 
-def engine(folder: Path, **changes: object) -> TransformersEngine:
+def engine_start(folder: Path, **changes: object) -> EngineStart:
     settings: dict[str, object] = {"name": "t", "engine": "transformers", "model": Pin(folder="x"), "output_cap": 20}
     reader = Reader(**{**settings, **changes})  # type: ignore[arg-type]
     frozen = make_settings(reader, fingerprint(folder), ChatTokenizer(folder))
-    return TransformersEngine(EngineStart(settings=frozen, model_folder=str(folder), longest=64))
+    return EngineStart(settings=frozen, model_folder=str(folder), longest=64)
+
+
+def engine(folder: Path, **changes: object) -> TransformersEngine:
+    return TransformersEngine(engine_start(folder, **changes))
 
 
 def naive_greedy(folder: Path, ids: list[int], cap: int, stop: set[int]) -> list[int]:
@@ -136,3 +147,137 @@ def test_a_device_that_is_not_there_is_a_configuration_error(model: Path) -> Non
 def test_an_unknown_engine_names_the_known_ones() -> None:
     with pytest.raises(ConfigurationError, match="recorded, transformers"):
         find_engine("telepathy")
+
+
+def structured(folder: Path, **changes: object) -> TransformersEngine:
+    """The same engine, started so that it can hold answers to schemas."""
+    start = engine_start(folder, **changes)
+    return TransformersEngine(msgspec.structs.replace(start, structured=True))
+
+
+def schema(value: object) -> str:
+    return encode(value).decode()
+
+
+PAIR = schema(
+    {
+        "type": "array",
+        "prefixItems": [
+            {
+                "type": "object",
+                "properties": {"id": {"const": i}, "kind": {"enum": ["up", "down"]}},
+                "required": ["id", "kind"],
+                "additionalProperties": False,
+            }
+            for i in (7, 3)
+        ],
+        "items": False,
+        "minItems": 2,
+        "maxItems": 2,
+    }
+)
+
+
+def text_of(folder: Path, output: Output) -> str:
+    return ChatTokenizer(folder).decode(output.ids)
+
+
+def test_an_answer_held_to_a_schema_obeys_it_and_ends_with_a_stop_id(model: Path) -> None:
+    # Random weights want nothing of the kind: every token is the grammar's doing, and the only choice is up or down.
+    kinds = ("up", "down")
+    possible = {f'[{{"id":7,"kind":"{one}"}},{{"id":3,"kind":"{two}"}}]' for one in kinds for two in kinds}
+    # The library puts a space behind some commas.
+    for output in structured(model).complete(PROMPTS, Decoding(output_cap=80, schema=PAIR)):
+        assert text_of(model, output).replace(", ", ",") in possible
+        assert (output.ids[-1], output.finish_reason) == (1, "stop")
+
+
+def test_a_held_answer_that_meets_the_cap_says_length(model: Path) -> None:
+    (output,) = structured(model).complete(PROMPTS[:1], Decoding(output_cap=5, schema=PAIR))
+    assert (text_of(model, output), output.finish_reason) == ('[{"id', "length")
+
+
+def test_rows_of_a_batch_are_held_each_to_its_own_place_in_the_schema(model: Path) -> None:
+    # Strings of free length: rows end at different steps, and each is what it is alone.
+    decoding = Decoding(output_cap=40, schema=schema({"type": "string", "pattern": "^[a-z]{0,30}$"}))
+    made = structured(model).complete(PROMPTS, decoding)
+    assert made == [structured(model).complete([ids], decoding)[0] for ids in PROMPTS]
+    assert all(isinstance(json.loads(text_of(model, output)), str) for output in made)
+
+
+def naive_held(folder: Path, ids: list[int], words: list[bytes], cap: int) -> list[int]:
+    """At each step the largest logit among the bytes that a word of the list goes on with; the stop id after a whole word."""
+    from transformers import AutoModelForCausalLM
+
+    tokens = {byte: token for token, byte in token_bytes(folder).items()}
+    model, out, said = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32), list[int](), b""
+    while len(out) < cap and not (out and out[-1] == 1):
+        with torch.no_grad():
+            logits = model(torch.tensor([ids + out])).logits[0, -1].tolist()
+        allowed = {tokens[word[len(said)]] for word in words if word.startswith(said) and len(word) > len(said)}
+        out.append(max(sorted(allowed | ({1} if said in words else set())), key=lambda token: logits[token]))
+        said += bytes([token_bytes(folder)[out[-1]]]) if out[-1] != 1 else b""
+    return out
+
+
+def token_bytes(folder: Path) -> dict[int, int]:
+    """The byte that each token of the tiny tokenizer stands for."""
+    tokenizer = ChatTokenizer(folder)
+    return {tokenizer._tokenizer.encode(chr(b), add_special_tokens=False)[0]: b for b in range(32, 127)}
+
+
+def test_the_mask_leaves_the_largest_logit_of_what_is_allowed(model: Path) -> None:
+    words = [first + rest for first in string.ascii_letters for rest in ("", "b", "bc", "cd", "z")]
+    expected = [naive_held(model, ids, [b'"%s"' % word.encode() for word in words], 9) for ids in PROMPTS]
+    made = structured(model).complete(PROMPTS, Decoding(output_cap=9, schema=schema({"enum": words})))
+    assert [list(output.ids) for output in made] == expected
+    assert len({tuple(ids) for ids in expected}) > 1, "the prompts want different words"
+
+
+def test_free_decoding_is_greedy_with_a_cap_of_its_own(model: Path) -> None:
+    made = structured(model)
+    assert made.complete(PROMPTS, Decoding(output_cap=20)) == engine(model).generate(PROMPTS)
+    assert [o.ids for o in made.complete(PROMPTS, Decoding(output_cap=6))] == [o.ids[:6] for o in made.generate(PROMPTS)]
+    assert made.generate(PROMPTS) == engine(model).generate(PROMPTS), "a call's cap does not stay"
+
+
+def test_a_sample_repeats_with_its_seed_whatever_shares_its_batch(model: Path) -> None:
+    made = engine(model)
+
+    def sampled(batch: list[list[int]], seed: int) -> list[tuple[int, ...]]:
+        return [o.ids for o in made.complete(batch, Decoding(output_cap=12, temperature="1.0", seed=seed))]
+
+    together = sampled(PROMPTS, 5)
+    assert together == sampled(PROMPTS, 5) == [ids for prompt in PROMPTS for ids in sampled([prompt], 5)]
+    assert together != sampled(PROMPTS, 6)
+    assert together != [o.ids[:12] for o in made.generate(PROMPTS)]
+
+
+@pytest.mark.parametrize("temperature", ["0.5", "2"])
+def test_samples_are_as_frequent_as_the_softmax_at_that_temperature_says(model: Path, temperature: str) -> None:
+    made, count = engine(model), 400
+    logits = torch.tensor(made.logprobs(PROMPTS[0], range(262)))
+    expected = torch.softmax(logits / float(temperature), dim=-1)
+    found = torch.zeros(262)
+    for seed in range(count):
+        (output,) = made.complete(PROMPTS[:1], Decoding(output_cap=1, temperature=temperature, seed=seed))
+        found[output.ids[0]] += 1 / count
+    likely = expected > 0.01
+    assert likely.sum() > 1
+    assert (found - expected)[likely].abs().max() < 0.1, "four standard errors"
+
+
+def test_a_schema_that_is_none_is_a_configuration_error_with_the_schema_in_it(model: Path) -> None:
+    with pytest.raises(ConfigurationError, match=r"cannot hold answers to this JSON Schema.*constrained: false.*nonsense"):
+        structured(model).complete(PROMPTS[:1], Decoding(output_cap=5, schema=schema({"type": "nonsense"})))
+
+
+def test_without_xgrammar_the_extra_is_named_and_reading_needs_none(model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "xgrammar", None)
+    with pytest.raises(ConfigurationError, match=r"pip install 'coldread\[structured\]'"):
+        structured(model)
+    assert "structured_outputs" not in engine(model).environment()
+
+
+def test_the_environment_names_what_holds_answers_to_schemas(model: Path) -> None:
+    assert structured(model).environment()["structured_outputs"] == f"xgrammar {version('xgrammar')}"

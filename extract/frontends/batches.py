@@ -6,8 +6,7 @@ must stand in that very statement.
 """
 
 import json
-import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any, Literal
 
@@ -18,8 +17,8 @@ from extract.frontends.guards import left_to_reader, relation_name, span_fault
 from extract.frontends.records import Draft
 from offline.asking import CallPrompt, ExtractionPrompt, Extractor
 from offline.canonical import Record
-from offline.records import Message, Status, Triple
-from readers.calls import Ask
+from offline.records import Status, Triple
+from readers.calls import Ask, chat
 from readers.records import Decoding, Prediction
 
 RECORDS = "records"
@@ -41,16 +40,6 @@ class Entry(Record, frozen=True):
     id: int
     status: Status
     facts: tuple[Fact, ...] = ()
-
-
-def fill(template: str, values: Mapping[str, str]) -> str:
-    """A prompt with its slots filled in one pass, so that braces in a value stay text."""
-    return re.sub("|".join(rf"\{{{name}\}}" for name in values), lambda slot: values[slot[0][1:-1]], template)
-
-
-def chat(prompt: CallPrompt, values: Mapping[str, str]) -> tuple[Message, Message]:
-    """System and user message of one call."""
-    return Message(role="system", content=prompt.system), Message(role="user", content=fill(prompt.user, values).strip())
 
 
 def record_lines(texts: Sequence[str]) -> str:
@@ -91,6 +80,13 @@ def schema(count: int) -> str:
     }
     # Not canonical JSON: properties are written in the order in which they are to be answered.
     return json.dumps(whole, separators=(",", ":"))
+
+
+def answer_skeleton() -> str:
+    """An entry with one fact and its relation's name, but nothing for subject and object."""
+    return json.dumps(
+        {"id": 1, "status": "facts", "facts": [{"subject": "", "relation": "relation", "object": ""}]}, separators=(",", ":")
+    )
 
 
 def decoding(extractor: Extractor, count: int) -> Decoding:

@@ -11,11 +11,10 @@ from dataclasses import dataclass, field
 from itertools import islice
 
 from extract.answers import read_number
-from extract.frontends.batches import chat
 from extract.frontends.records import CatalogueName, Draft, Example
 from offline.asking import Extractor
 from offline.retrievers.bm25 import BM25, unicode_tokens
-from readers.calls import Ask, Caller
+from readers.calls import Ask, Caller, chat
 from readers.records import Decoding
 
 # Examples of a name that are kept and shown, and known names that a new one is compared with.

@@ -11,14 +11,14 @@ from dataclasses import dataclass
 from itertools import islice
 
 from extract.answers import read_number
-from extract.frontends.batches import chat, settle
+from extract.frontends.batches import settle
 from extract.frontends.catalogue import Catalogue, choice
 from extract.frontends.grammar import Form, parse_statement
 from extract.frontends.records import Draft, InducedForm
 from offline.asking import Extractor
 from offline.normalise import entity_key
 from offline.records import Triple
-from readers.calls import Ask, Caller
+from readers.calls import Ask, Caller, chat
 
 # Statements of a form that a review is shown.
 SHOWN = 6

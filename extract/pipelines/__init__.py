@@ -6,22 +6,21 @@ composed (arms.py); `coldread.pipelines` is the entry point group of others.
 """
 
 from bisect import bisect_left
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Generator
 from dataclasses import dataclass
 from typing import TypeVar
 
 from extract.pipelines.records import CandidateList, Trace
-from offline.asking import CallPrompt, PipelineSettings
+from offline.asking import PipelineSettings
 from offline.canonical import digest_of
 from offline.errors import ConfigurationError
 from offline.experiment import Prompt
 from offline.memory import Records
-from offline.records import Message, Question
+from offline.records import Question
 from offline.registry import Registry
 from offline.render import Rendered, render
 from readers.calls import Ask
 from readers.records import Prediction
-from readers.tokens import fill
 
 T = TypeVar("T")
 Steps = Generator[Ask, Prediction, T]
@@ -85,11 +84,6 @@ PIPELINES: Registry[Pipeline] = Registry(
     "coldread.pipelines",
     "; direct with _sampled; sh_conflict and car with _rerun, _llm or a policy, _fallback; all with _chunkN",
 )
-
-
-def chat(prompt: CallPrompt, values: Mapping[str, str]) -> tuple[Message, Message]:
-    """The messages of a call of one kind."""
-    return fill(prompt.system, prompt.user, values)
 
 
 def find_pipeline(name: str) -> Pipeline:

@@ -1,16 +1,17 @@
 """Candidate extraction: a model lists every record that matches a query, and chooses none."""
 
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Mapping
 from typing import Any
 
-from extract.pipelines import Case, Steps, chat
-from extract.pipelines.answers import integer, not_as_asked, objects
+from extract.answers import read_items
+from extract.pipelines import Case, Steps
 from extract.pipelines.records import Candidate, CandidateList
 from offline.asking import PipelineSettings
 from offline.canonical import encode
 from offline.normalise import entity_key
 from offline.records import Statement
-from readers.calls import Ask
+from readers.calls import Ask, chat
 from readers.records import Decoding, Prediction
 
 # The names are in alphabetical order: so canonical JSON keeps them, and a model that is held to the schema writes them.
@@ -28,6 +29,9 @@ SCHEMA = encode(
         "additionalProperties": False,
     }
 ).decode()
+
+_INTEGER = re.compile(r"-?[0-9]{1,18}")
+_SURROGATE = re.compile(r"[\ud800-\udfff]")
 
 NOT_SHOWN, NOT_IN_RECORD = "the position was not shown", "the value does not stand in the record"
 
@@ -54,33 +58,40 @@ def read_candidates(query: str, records: Mapping[int, Statement], dropped: int, 
 
     Identical candidates are one. Of an answer that is not as asked for, its complete items are kept, and `fault` says so.
     """
-    faults = not_as_asked(prediction, "candidates", list)
-    items = [item for found in objects(prediction.text) for item in _within(found)]
+    items, fault = read_items(prediction, "candidates")
     read = [_candidate(item, records) for item in items]
-    if unread := sum(candidate is None for candidate in read):
-        faults.append(f"{unread} of {len(items)} items are no candidates")
+    unread = sum(candidate is None for candidate in read)
+    faults = (fault, f"{unread} of {len(items)} items are no candidates" if unread else None)
     return CandidateList(
         query=query,
         call=prediction.request,
         shown=tuple(records),
         dropped=dropped,
         candidates=tuple(dict.fromkeys(candidate for candidate in read if candidate is not None)),
-        fault="; ".join(faults) or None,
+        fault="; ".join(filter(None, faults)) or None,
     )
 
 
-def _within(found: dict[str, Any]) -> Sequence[Any]:
-    """The items of an object: those of a whole list, or, where the list was cut off, the object itself."""
-    listed = found.get("candidates")
-    return listed if isinstance(listed, list) else [found] if "position" in found else []
+def position_of(value: object) -> int | None:
+    """A position that a model wrote: an integer of 64 bits, also as a text or a float that is one exactly; else None."""
+    if isinstance(value, str) and _INTEGER.fullmatch(value.strip()):
+        return int(value)
+    if isinstance(value, float) and value.is_integer():
+        value = int(value)
+    return value if isinstance(value, int) and not isinstance(value, bool) and abs(value) < 1 << 63 else None
+
+
+def text_of(value: object) -> str | None:
+    """A text that a model wrote; None if it is none, or holds half a character (a lone surrogate), which nothing can store."""
+    return value if isinstance(value, str) and not _SURROGATE.search(value) else None
 
 
 def _candidate(item: Any, records: Mapping[int, Statement]) -> Candidate | None:
     """One item, None if it does not hold a position, a text and a value."""
     if not isinstance(item, dict):
         return None
-    position, text, entity = integer(item.get("position")), item.get("record"), item.get("value")
-    if position is None or not isinstance(text, str) or not isinstance(entity, str):
+    position, text, entity = position_of(item.get("position")), text_of(item.get("record")), text_of(item.get("value"))
+    if position is None or text is None or entity is None:
         return None
     record = records.get(position)
     if record is None:

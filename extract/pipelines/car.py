@@ -8,12 +8,13 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from extract.pipelines import Case, Steps, chat
-from extract.pipelines.answers import not_as_asked, objects
+from extract.answers import TRAILING, read_items
+from extract.pipelines import Case, Steps
+from extract.pipelines.candidates import text_of
 from extract.pipelines.records import Hop
 from extract.pipelines.sh_conflict import Found, Method, sh_conflict
 from offline.canonical import encode
-from readers.calls import Ask
+from readers.calls import Ask, chat
 from readers.records import Decoding, Prediction
 
 SCHEMA = encode(
@@ -85,18 +86,15 @@ def planning(case: Case) -> Ask:
 
 def read_plan(prediction: Prediction, question: str, most: int) -> Plan:
     """The first `most` hops that a model planned; the question itself as the one hop if it planned none that can be read."""
-    faults = not_as_asked(prediction, "hops", list)
-    planned = next((found["hops"] for found in objects(prediction.text) if isinstance(found.get("hops"), list)), None)
-    if planned is not None and not planned:
-        faults.append("no hop was planned")
-    elif planned and not all(isinstance(hop, str) and hop.strip() for hop in planned):
-        faults.append("a planned hop is no question")
-        planned = None
-    elif planned and len(planned) > most:
-        faults.append(f"{len(planned)} hops were planned, {most} are looked up")
-    if not planned:
-        return Plan((question,), False, "; ".join([*faults, "the question itself is the one hop"]))
-    return Plan(tuple(planned[:most]), True, "; ".join(faults) or None)
+    planned, fault = read_items(prediction, "hops")
+    hops = tuple(filter(None, map(text_of, planned)))
+    whole = fault in (None, TRAILING)
+    if whole and planned and len(hops) == len(planned) and all(map(str.strip, hops)):
+        faults = (fault, f"{len(hops)} hops were planned, {most} are looked up" if len(hops) > most else None)
+        return Plan(hops[:most], True, "; ".join(filter(None, faults)) or None)
+    if whole:
+        fault = "a planned hop is no question" if planned else "no hop was planned"
+    return Plan((question,), False, f"{fault}; the question itself is the one hop")
 
 
 def _hop(placeholder: str) -> int:

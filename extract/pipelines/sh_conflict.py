@@ -3,15 +3,15 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from extract.pipelines import Case, Steps, chat
-from extract.pipelines.answers import integer, not_as_asked, objects
-from extract.pipelines.candidates import extraction, usable
+from extract.answers import read_object
+from extract.pipelines import Case, Steps
+from extract.pipelines.candidates import extraction, position_of, text_of, usable
 from extract.pipelines.policies import Choice, find_policy
 from extract.pipelines.records import Candidate, CandidateList
 from offline.canonical import encode
 from offline.records import Statement
 from offline.render import record_line
-from readers.calls import Ask
+from readers.calls import Ask, chat
 from readers.records import Decoding, Prediction
 
 # In the place of a policy's name: the model chooses.
@@ -70,11 +70,10 @@ def choosing(case: Case, query: str, candidates: Sequence[Candidate]) -> Ask:
 
 def read_choice(prediction: Prediction, candidates: Sequence[Candidate]) -> tuple[Choice, str | None]:
     """What a model chose, and what is wrong with its answer; an answer that cannot be read is taken as it is."""
-    faults = not_as_asked(prediction, "value", str)
-    found = next((found for found in objects(prediction.text) if isinstance(found.get("value"), str)), None)
-    if found is None:
-        return Choice(prediction.text, None), next(iter(faults), None)
-    position = integer(found.get("position"))
+    chosen, fault = read_object(prediction)
+    answer, position = text_of(chosen.get("value")), position_of(chosen.get("position"))
+    if answer is None:
+        return Choice(prediction.text, None), fault or "no value was chosen"
     if position not in {candidate.position for candidate in candidates}:
-        position, faults = None, [*faults, "the position chosen is no candidate's"]
-    return Choice(found["value"], position), "; ".join(faults) or None
+        return Choice(answer, None), "the position chosen is no candidate's"
+    return Choice(answer, position), fault

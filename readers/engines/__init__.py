@@ -70,6 +70,14 @@ def engine_options(reader: Reader, kind: type[Options]) -> Options:
         ) from error
 
 
+def schema_error(reader: Reader, schema: str, error: Exception) -> ConfigurationError:
+    """What to raise for a JSON Schema that the library which holds answers to it does not take."""
+    return ConfigurationError(
+        f"reader {reader.name!r}: xgrammar cannot hold answers to this JSON Schema: {str(error).strip()[:300]}; write it in "
+        f"simpler terms, or set constrained: false ({schema[:200]})"
+    )
+
+
 def check_engine(reader: Reader) -> None:
     """ConfigurationError unless there is the reader's engine and its options fit; a plug-in's code is not loaded."""
     _register()

@@ -5,6 +5,7 @@ whose model is only `served` sends chat messages to /chat/completions; what it f
 (readers/served.py). Either way all that makes an answer greedy is said in every request, whatever the server's defaults.
 """
 
+import json
 import re
 from collections.abc import Callable, Sequence
 from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
@@ -18,13 +19,13 @@ from offline.errors import ConfigurationError, EngineError
 from readers.engines import ENGINES, OPTIONS, REMOTE, EngineStart, check_remote, engine_options
 from readers.engines.openai_answers import Answer, Listed, Models, Version, text_output, token_output
 from readers.engines.openai_server import RESET, SAID, RefusedError, Server, check_url
-from readers.records import Output
+from readers.records import Decoding, Output
 from readers.served import decode_messages
 
 # The key of vLLM's answers that names a token by its id.
 _TOKEN_ID = "token_id:"
 # OpenAI's names for a request that no input could mend: the configuration is wrong, not the question.
-_MISCONFIGURED = ("unknown_parameter", "unsupported_parameter", "unsupported_value", "invalid_type")
+_MISCONFIGURED = ("unknown_parameter", "unsupported_parameter", "unsupported_value", "invalid_type", "invalid_json_schema")
 
 
 class OpenAIOptions(Record, frozen=True):
@@ -154,14 +155,32 @@ class OpenAIEngine:
 
         A refused input is a failed generation; ConfigurationError where all of several inputs are refused alike.
         """
-        answers = self._generate_all(batch)
+        return self._outputs(batch, self._reader.output_cap, {})
+
+    def complete(self, batch: Sequence[Sequence[int]], decoding: Decoding) -> list[Output]:
+        """The same, decoded as told. Whether a server writes white space into the JSON that it is held to is its own matter."""
+        more: dict[str, Any] = {}
+        if temperature := float(decoding.temperature):
+            more |= {"temperature": temperature, "seed": decoding.seed}
+        if decoding.schema is not None:
+            more |= self._held_to(json.loads(decoding.schema))
+        return self._outputs(batch, decoding.output_cap, more)
+
+    def _held_to(self, schema: Any) -> dict[str, Any]:
+        """The fields that hold an answer to a schema: vLLM's own beside token ids, OpenAI's beside messages."""
+        if self._takes_ids:
+            return {"structured_outputs": {"json": schema}}
+        return {"response_format": {"type": "json_schema", "json_schema": {"name": "answer", "strict": True, "schema": schema}}}
+
+    def _outputs(self, batch: Sequence[Sequence[int]], cap: int, more: dict[str, Any]) -> list[Output]:
+        answers = self._generate_all(batch, cap, more)
         self._check_refusals(answers)
         return [_failed(answer) if isinstance(answer, RefusedError) else answer for answer in answers]
 
-    def _generate_all(self, batch: Sequence[Sequence[int]]) -> list[Output | RefusedError]:
+    def _generate_all(self, batch: Sequence[Sequence[int]], cap: int, more: dict[str, Any]) -> list[Output | RefusedError]:
         pool = ThreadPoolExecutor(max_workers=self._options.concurrency)
         try:
-            futures = [pool.submit(self._generate, tuple(ids)) for ids in batch]
+            futures = [pool.submit(self._generate, tuple(ids), cap, more) for ids in batch]
             done, _ = wait(futures, return_when=FIRST_EXCEPTION)
             for future in futures:
                 if future in done and (error := future.exception()) is not None:
@@ -170,15 +189,15 @@ class OpenAIEngine:
         finally:
             pool.shutdown(wait=False, cancel_futures=True)
 
-    def _generate(self, ids: tuple[int, ...]) -> Output | RefusedError:
+    def _generate(self, ids: tuple[int, ...], cap: int, more: dict[str, Any]) -> Output | RefusedError:
         """The output, or how this input was refused; ConfigurationError where the whole request was."""
         try:
-            answer = self._ask(ids, self._reader.output_cap)
+            answer = self._ask(ids, cap, **more)
         except RefusedError as refused:
             self._check_refused(refused)
             return refused
         (choice,) = answer.choices
-        output = token_output(choice, ids, self._settings) if self._takes_ids else text_output(choice)
+        output = token_output(choice, ids, self._settings, cap) if self._takes_ids else text_output(choice)
         reported = {name: self._server.clean(value) for name, value in answer.reported().items()}
         error = None if output.error is None else self._server.clean(output.error)[:SAID]
         return msgspec.structs.replace(output, reported=reported, error=error)

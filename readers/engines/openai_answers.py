@@ -77,9 +77,9 @@ class Version(msgspec.Struct):
     version: str
 
 
-def token_output(choice: Choice, asked: tuple[int, ...], settings: Settings) -> Output:
-    """The output of a choice that holds token ids; EngineError if anything but stop ids and cap shaped it."""
-    ids, cap = choice.token_ids, settings.reader.output_cap
+def token_output(choice: Choice, asked: tuple[int, ...], settings: Settings, cap: int) -> Output:
+    """The output of a choice that holds token ids; EngineError if anything but stop ids and cap ended it."""
+    ids = choice.token_ids
     if ids is None:
         raise EngineError(
             "the server gave no token ids though return_token_ids asked for them; it needs vLLM's extensions, or else a reader "

@@ -1,29 +1,37 @@
 """The recorded engine: plays a sealed run back. No model, no GPU; also the test double of every other engine.
 
-Options: `run`, the folder of a sealed run, and `reader`, whose predictions to play (its only one, if left out). An input
-that the record does not hold ends as a failed generation, never as a guess.
+Options: `run`, the folder of a sealed run, and `reader`, whose predictions to play (its only one, if left out); `calls`, the
+folder of a transcript (readers/calls.py), for an algorithm that asks. An input that the record does not hold ends as a failed
+generation, never as a guess.
 """
 
 from collections.abc import Sequence
 from pathlib import Path
 
-from offline.canonical import Record
-from offline.errors import StateError
+from offline.canonical import Record, digest_of, file_digest
+from offline.errors import ConfigurationError, StateError
 from offline.run_folder import RunFolder
+from readers.calls import ANSWERS, read_transcript
 from readers.engines import ENGINES, OPTIONS, EngineStart, engine_options
-from readers.records import Output
+from readers.records import Decoding, Output, Prediction
 from readers.requests import read_requests
 from readers.seal import read_predictions, verify_reads
 
 
 class RecordedOptions(Record, frozen=True):
-    """A sealed run to play back, and whose predictions."""
+    """A sealed run to play back, and whose predictions; the folder of a transcript to answer calls from."""
 
-    run: str
+    run: str = ""
     reader: str = ""
+    calls: str = ""
+
+    def __post_init__(self) -> None:
+        if not (self.run or self.calls):
+            raise ValueError("name the folder of a sealed run (run), or of a transcript (calls)")
 
 
 OPTIONS["recorded"] = RecordedOptions
+_MISSING = Output(ids=(), finish_reason="error", error="the recorded run holds no such input")
 
 
 class RecordedEngine:
@@ -31,6 +39,12 @@ class RecordedEngine:
 
     def __init__(self, start: EngineStart) -> None:
         options = engine_options(start.settings.reader, RecordedOptions)
+        self._name = start.settings.reader.name
+        self._environment = {"engine": "recorded"}
+        self._reads = self._of_run(options) if options.run else None
+        self._calls = self._of_calls(Path(options.calls).expanduser()) if options.calls else None
+
+    def _of_run(self, options: RecordedOptions) -> dict[tuple[int, ...], Output]:
         run = RunFolder(Path(options.run).expanduser())
         sealed = run.sealed_readers()
         name = options.reader or (sealed[0] if len(sealed) == 1 else "")
@@ -38,24 +52,42 @@ class RecordedEngine:
             raise StateError(
                 f"{run.path} has the sealed readers {', '.join(sealed) or 'none'}; name one in options: {{reader: NAME}}"
             )
-        seal = verify_reads(run, name)
+        self._environment["seal"] = verify_reads(run, name).root
         requests = read_requests(run.step_folder(f"reads/{name}/requests"))
         predictions = {p.request: p for p in read_predictions(run, name)}
-        self._root = seal.root
-        self._outputs = {
-            ids: Output(ids=p.output_ids, finish_reason=p.finish_reason, error=p.error)
-            for request, ids in zip(requests.requests, requests.ids, strict=True)
-            for p in [predictions[request.digest]]
+        return {ids: _output(predictions[request.digest]) for request, ids in zip(requests.requests, requests.ids, strict=True)}
+
+    def _of_calls(self, folder: Path) -> dict[tuple[tuple[int, ...], str], Output]:
+        kept = read_transcript(folder)
+        # Each answer names its call by a digest of ids and decoding.
+        self._environment["calls"] = file_digest(folder / ANSWERS)
+        return {
+            (ids, call.decoding): _output(prediction)
+            for call, ids, prediction in zip(kept.calls, kept.ids, kept.predictions, strict=True)
+            if call.refused is None
         }
 
     def environment(self) -> dict[str, str]:
-        """Which seal is played back."""
-        return {"engine": "recorded", "seal": self._root}
+        """Which seal, which answers are played back."""
+        return self._environment
 
     def generate(self, batch: Sequence[Sequence[int]]) -> list[Output]:
-        """The recorded outputs."""
-        missing = Output(ids=(), finish_reason="error", error="the recorded run holds no such input")
-        return [self._outputs.get(tuple(ids), missing) for ids in batch]
+        """The recorded outputs; ConfigurationError if no run is played back."""
+        if self._reads is None:
+            raise ConfigurationError(
+                f"reader {self._name!r}: reads are played back from a sealed run; options: {{run: FOLDER}}"
+            )
+        return [self._reads.get(tuple(ids), _MISSING) for ids in batch]
+
+    def complete(self, batch: Sequence[Sequence[int]], decoding: Decoding) -> list[Output]:
+        """The recorded answers to these calls; ConfigurationError if no transcript is played back."""
+        if self._calls is None:
+            raise ConfigurationError(f"reader {self._name!r}: calls are played from a transcript; options: {{calls: FOLDER}}")
+        return [self._calls.get((tuple(ids), digest_of(decoding)), _MISSING) for ids in batch]
+
+
+def _output(prediction: Prediction) -> Output:
+    return Output(ids=prediction.output_ids, finish_reason=prediction.finish_reason, error=prediction.error)
 
 
 @ENGINES.register("recorded")

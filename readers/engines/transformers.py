@@ -1,14 +1,22 @@
-"""The transformers engine: greedy generation on CPU or GPU, in batches padded on the left."""
+"""The transformers engine: greedy generation on CPU or GPU, in batches padded on the left.
 
+Calls of algorithms may sample, and may be held to a JSON Schema: then xgrammar masks, row by row, the tokens that no valid
+answer goes on with. Once an answer's JSON is complete, nothing but a stop id is left.
+"""
+
+import copy
 import platform
 from collections.abc import Sequence
+from importlib.metadata import version
+from pathlib import Path
 from typing import Any
 
 from offline.canonical import Record
 from offline.errors import ConfigurationError, ModelError
 from readers.devices import device_name, torch_device
-from readers.engines import ENGINES, LOCAL, OPTIONS, EngineStart, engine_options
-from readers.records import Output
+from readers.engines import ENGINES, LOCAL, OPTIONS, EngineStart, engine_options, schema_error
+from readers.records import Decoding, Output, Settings
+from readers.tokens import load_tokenizer
 
 
 class TransformersOptions(Record, frozen=True):
@@ -65,8 +73,11 @@ class TransformersEngine:
             pad_token_id=settings.pad_id,
             use_cache=True,
         )
-        self._processors = transformers.LogitsProcessorList([_first_of_ties(torch)])
         self._versions = {"torch": str(torch.__version__), "transformers": str(transformers.__version__)}
+        self._grammars: Grammars | None = None
+        if start.structured:
+            self._grammars = Grammars(settings, Path(start.model_folder), model.config.get_text_config().vocab_size)
+            self._versions["structured_outputs"] = self._grammars.version
 
     def environment(self) -> dict[str, str]:
         """Versions, device, dtype, attention and threads: what can change an output."""
@@ -84,7 +95,22 @@ class TransformersEngine:
 
     def generate(self, batch: Sequence[Sequence[int]]) -> list[Output]:
         """Greedy continuation of every input; a stop id is the last of its ids."""
+        return self._generate(batch, self._settings.reader.output_cap, [])
+
+    def complete(self, batch: Sequence[Sequence[int]], decoding: Decoding) -> list[Output]:
+        """One output for each input, decoded as told; ConfigurationError for a schema that xgrammar does not take."""
+        processors = []
+        if decoding.schema is not None:
+            assert self._grammars is not None, "an engine that holds answers to schemas is started as such"
+            processors.append(self._grammars.mask(decoding.schema))
+        if temperature := float(decoding.temperature):
+            processors.append(_sampled(self._torch, self._device, temperature, decoding.seed))
+        return self._generate(batch, decoding.output_cap, processors)
+
+    def _generate(self, batch: Sequence[Sequence[int]], cap: int, processors: Sequence[Any]) -> list[Output]:
         torch = self._torch
+        generation = copy.copy(self._generation)
+        generation.max_new_tokens = cap
         longest = max(map(len, batch))
         inputs = torch.full((len(batch), longest), self._settings.pad_id, dtype=torch.long)
         mask = torch.zeros((len(batch), longest), dtype=torch.long)
@@ -95,8 +121,8 @@ class TransformersEngine:
             generated = self._model.generate(
                 input_ids=inputs.to(self._device),
                 attention_mask=mask.to(self._device),
-                generation_config=self._generation,
-                logits_processor=self._processors,
+                generation_config=generation,
+                logits_processor=[*processors, _first_of_ties(torch)],
             )
         return [self._output(row) for row in generated[:, longest:].tolist()]
 
@@ -112,6 +138,52 @@ class TransformersEngine:
             if token in self._settings.stop_ids:
                 return Output(ids=tuple(ids[: index + 1]), finish_reason="stop")
         return Output(ids=tuple(ids), finish_reason="length")
+
+
+class Grammars:
+    """What holds answers to schemas: grammars over the texts of a model's tokens, ended by the frozen stop ids.
+
+    Each schema is compiled once; the compiler keeps what it made.
+    """
+
+    def __init__(self, settings: Settings, folder: Path, vocabulary: int) -> None:
+        try:
+            import xgrammar
+            from xgrammar.contrib.hf import LogitsProcessor
+        except ImportError as error:
+            raise ConfigurationError(
+                f"reader {settings.reader.name!r}: answers held to a schema need {error.name}; run: pip install "
+                "'coldread[structured]', or set constrained: false"
+            ) from error
+        self.version = f"xgrammar {version('xgrammar')}"
+        self._reader = settings.reader
+        self._processor = LogitsProcessor
+        tokens = xgrammar.TokenizerInfo.from_huggingface(
+            load_tokenizer(folder), vocab_size=vocabulary, stop_token_ids=list(settings.stop_ids)
+        )
+        self._compiler = xgrammar.GrammarCompiler(tokens)
+
+    def mask(self, schema: str) -> Any:
+        """A logits processor for one batch, each of whose rows begins its answer; no white space but within strings."""
+        try:
+            compiled = self._compiler.compile_json_schema(schema, any_whitespace=False, separators=(",", ":"))
+        except Exception as error:  # the library raises whatever its parts raise
+            raise schema_error(self._reader, schema, error) from error
+        return self._processor(compiled)
+
+
+def _sampled(torch: Any, device: Any, temperature: float, seed: int) -> Any:
+    """A logits processor after which the largest logit is a sample at this temperature: Gumbel noise is added.
+
+    Every row gets the same noise, so that what is sampled for an input does not depend on what shares its batch.
+    """
+    generator = torch.Generator(device).manual_seed(seed)
+
+    def process(input_ids: Any, scores: Any) -> Any:
+        waits = torch.empty(scores.shape[-1], device=device).exponential_(generator=generator)
+        return scores / temperature - waits.log()
+
+    return process
 
 
 def _first_of_ties(torch: Any) -> Any:

@@ -16,7 +16,7 @@ from typing import Any, Literal
 from offline.canonical import Record
 from offline.errors import ConfigurationError, EngineError, ModelError
 from offline.models import Reader
-from readers.engines import ENGINES, LOCAL, OPTIONS, EngineStart, engine_options
+from readers.engines import ENGINES, LOCAL, OPTIONS, EngineStart, engine_options, schema_error
 from readers.records import Decoding, Output
 
 # The versions whose arguments this file knows: first included, last excluded. 0.32 is tested on the CPU.
@@ -167,10 +167,7 @@ class VllmEngine:
         try:
             validate_xgrammar_grammar(self._vllm.SamplingParams(structured_outputs=parameters))
         except Exception as error:  # vLLM raises whatever its parts raise
-            raise ConfigurationError(
-                f"reader {self._settings.reader.name!r}: xgrammar cannot hold answers to this JSON Schema: {str(error)[:300]}; "
-                f"write it in simpler terms, or set constrained: false ({schema[:200]})"
-            ) from error
+            raise schema_error(self._settings.reader, schema, error) from error
         return parameters
 
     def _generate(self, batch: Sequence[Sequence[int]], cap: int, **parameters: Any) -> list[Output]:
