@@ -1,5 +1,6 @@
 """Pipelines beside views: scored, sealed, replayed, tabled; each broken link has its own exit code."""
 
+import dataclasses
 import json
 import shutil
 from collections.abc import Callable
@@ -8,13 +9,15 @@ from typing import Any
 
 import msgspec
 import pytest
+from msgspec.structs import replace
 from test_eval_replay import edit_line
 from tiny import ANSWER, ROWS, coldread, their_reader, write_experiment, write_rows
 from tiny_pipelines import PIPELINES, engine, make_served_run, serving_reader
 
 from eval.run import make_plan
+from extract.pipelines.stored import read_stored
 from offline.canonical import file_digest, write_record
-from offline.errors import StateError
+from offline.errors import ConfigurationError, StateError
 from offline.run_folder import RunFolder, make_manifest, read_manifest
 from readers.read import Commitment, read
 from readers.records import Seal
@@ -71,6 +74,14 @@ def test_one_seal_covers_views_and_pipelines_and_counts_them_apart(served_run: P
     # direct 5, sampled 5, lists 5, lists again 5, plans 5, and of other chats only: hop 2 of ada/1; three choices.
     assert len(calls) == 29
     assert json.loads((served_run / READS / "timings.json").read_text()).keys() == {"seconds", "batches", "format"}
+
+
+def test_a_pipeline_that_samples_must_say_so_in_its_name(served_run: Path) -> None:
+    stored = read_stored(RunFolder(served_run), "tiny")
+    assert stored.facts().sampled == ("direct_sampled",)
+    traces = [replace(trace, pipeline=trace.pipeline.replace("direct_sampled", "warm")) for trace in stored.traces]
+    with pytest.raises(ConfigurationError, match="call it warm_sampled"):
+        dataclasses.replace(stored, traces=tuple(traces)).facts()
 
 
 def test_runs_from_engine_and_cache_seal_alike(tiny_model: Path, tmp_path: Path, plugin: Callable[..., Path]) -> None:

@@ -14,7 +14,7 @@ from extract.pipelines.steps import (
     read_environments,
     read_traces,
 )
-from offline.errors import AlteredError
+from offline.errors import AlteredError, ConfigurationError
 from offline.run_folder import RunFolder
 from readers.calls import Transcript, read_transcript
 from readers.records import Call, PipelineCounts, Prediction
@@ -49,7 +49,12 @@ class Stored:
         return [self.calls[name] for name in dict.fromkeys(name for trace in traces for name in trace.calls)]
 
     def facts(self) -> PipelineFacts:
-        """What the seal states of them."""
+        """What the seal states of them; ConfigurationError for one that sampled without `sampled` in its name."""
+        hot = sampled(self.traces, self.transcript)
+        if unmarked := [name for name in hot if "sampled" not in name.split("_")]:
+            raise ConfigurationError(
+                f"pipeline {unmarked[0]!r} samples, and its name does not say so in every table; call it {unmarked[0]}_sampled"
+            )
         counts = PipelineCounts(
             questions=len(self.traces),
             failed=sum(failed(trace) for trace in self.traces),
@@ -57,7 +62,7 @@ class Stored:
             input_tokens=sum(call.length for call in self.transcript.calls),
             output_tokens=sum(len(prediction.output_ids) for prediction in self.transcript.predictions),
         )
-        return PipelineFacts(sampled(self.traces, self.transcript), counts, self.environments)
+        return PipelineFacts(hot, counts, self.environments)
 
 
 def failed(trace: Trace) -> bool:
