@@ -17,7 +17,7 @@ from eval.metrics import find_metrics
 from eval.score import score_files, score_inputs
 from extract.frontends import extract, extract_by_model, needs_model
 from extract.frontends.records import Extracted
-from extract.pipelines.steps import replay_pipelines
+from extract.pipelines.steps import TRANSCRIPT, replay_pipelines
 from extract.pipelines.stored import read_stored
 from extract.steps import CALLS, TOKENIZER, extracted_files
 from offline.asking import Extractor
@@ -43,7 +43,7 @@ from readers.probe import certificate_line, certify, foreign_probe
 from readers.read import make_measure
 from readers.records import Encoded, RerankedBy, Settings
 from readers.requests import make_requests, make_settings, read_requests
-from readers.seal import PROBES, SEAL, count, pipelines_line, read_predictions, read_probes, read_seal, reads_folder
+from readers.seal import PIPELINES, PROBES, SEAL, count, pipelines_line, read_predictions, read_probes, read_seal, reads_folder
 from readers.served import Tokenizer
 from readers.tokens import ChatTokenizer, tokenizer_at
 
@@ -197,9 +197,12 @@ def _replay_tokens(run: RunFolder, experiment: ResolvedExperiment, plan: ReaderP
 
 
 def _replay_pipelines(run: RunFolder, experiment: ResolvedExperiment, plan: ReaderPlan, at: Path, report: Report) -> None:
-    """Run a reader's pipelines again on the answers that were recorded."""
+    """Run a reader's pipelines again on the answers that were recorded; InputLinkError if another model gave them."""
     if plan.pipelines:
         traces, lists, transcript = replay_pipelines(run, experiment, plan, ChatTokenizer.of(plan.reader, at))
+        folder = reads_folder(run, plan.reader.name)
+        if transcript.settings.model != read_requests(folder / "requests").settings.model:
+            raise InputLinkError(f"{folder / PIPELINES / TRANSCRIPT / SETTINGS}: not the model that reads the views")
         made = f"{len(traces)} traces, {len(lists)} candidate lists, {len(transcript.calls)} calls"
         report("pipelines", f"{plan.reader.name}: {made}")
 

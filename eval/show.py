@@ -1,6 +1,7 @@
 """One question's whole story: what each view shows, what each reader said, how pipelines went, and, once scored, the scores."""
 
 import difflib
+from collections.abc import Iterator
 from typing import Any
 
 from eval.records import Score
@@ -16,8 +17,6 @@ from readers.seal import read_predictions, reads_folder, verify_reads
 
 # By reader and view.
 Scores = dict[tuple[str, str], Score]
-# By pipeline and reader.
-Pipelines = dict[str, dict[str, Any]]
 
 
 def show(run: RunFolder, question_id: str) -> dict[str, Any]:
@@ -41,7 +40,7 @@ def show(run: RunFolder, question_id: str) -> dict[str, Any]:
                 "evidence": evidence[packet.evidence].text,
                 "answers": {},
             }
-    pipelines: Pipelines = {}
+    pipelines: dict[str, dict[str, Any]] = {}
     scores = _scores(run, [plan.reader.name for plan in experiment.readers], question_id)
     for plan in experiment.readers:
         name = plan.reader.name
@@ -59,7 +58,8 @@ def show(run: RunFolder, question_id: str) -> dict[str, Any]:
                     "error": prediction.error,
                     "metrics": score.metrics if score else None,
                 }
-        pipelines |= _pipelines(run, plan, question_id, scores, pipelines)
+        for pipeline, story in _stories(run, plan, question_id, scores):
+            pipelines.setdefault(pipeline, {})[name] = story
     golds = next((list(score.golds) for score in scores.values()), None)
     return {
         "question": question.id,
@@ -73,18 +73,14 @@ def show(run: RunFolder, question_id: str) -> dict[str, Any]:
     }
 
 
-def _pipelines(run: RunFolder, plan: ReaderPlan, question: str, scores: Scores, before: Pipelines) -> Pipelines:
-    """What a reader's pipelines made of a question, joined to those of the readers before it."""
-    if not plan.pipelines:
-        return {}
-    stored, name = read_stored(run, plan.reader.name), plan.reader.name
-    found = {}
-    for trace in stored.traces:
-        if trace.question == question:
-            score = scores.get((name, trace.pipeline))
-            story = {**told(stored, trace), "metrics": score.metrics if score else None}
-            found[trace.pipeline] = {**before.get(trace.pipeline, {}), name: story}
-    return found
+def _stories(run: RunFolder, plan: ReaderPlan, question: str, scores: Scores) -> Iterator[tuple[str, dict[str, Any]]]:
+    """What each of a reader's pipelines made of a question."""
+    if plan.pipelines:
+        stored = read_stored(run, plan.reader.name)
+        for trace in stored.traces:
+            if trace.question == question:
+                score = scores.get((plan.reader.name, trace.pipeline))
+                yield trace.pipeline, {**told(stored, trace), "metrics": score.metrics if score else None}
 
 
 def _scores(run: RunFolder, readers: list[str], question_id: str) -> Scores:
