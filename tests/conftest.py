@@ -57,6 +57,14 @@ def chromium() -> str | None:
     return os.environ.get("CHROMIUM") or next(filter(None, map(shutil.which, names)), None)
 
 
+@pytest.fixture(scope="session", autouse=True)
+def _calls(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Answers of models are kept in a folder of this session, not in the user's cache."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("COLDREAD_CALLS", str(tmp_path_factory.mktemp("calls")))
+        yield
+
+
 @pytest.fixture(scope="session")
 def real_data() -> Path:
     """The file factconsolidation.json of the folder that COLDREAD_DATA names."""
