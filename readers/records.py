@@ -95,9 +95,9 @@ class Output(Record, frozen=True):
 class Decoding(Record, frozen=True):
     """How a call's answer is decoded.
 
-    output_cap: new tokens at most. schema: a JSON Schema, as canonical JSON, that the engine holds the answer to; None = free
-    text. temperature: a decimal; `0` is greedy, anything else samples with `seed`. again: counts up where the same call is made
-    once more on purpose, so that it is not answered from what is known.
+    output_cap: new tokens at most. schema: a JSON Schema that the engine holds the answer to, its fields in that order; None
+    = free text. temperature: a decimal; `0` is greedy, anything else samples with `seed`. again: counts up where the same
+    call is made once more on purpose, so that it is not answered from what is known.
     """
 
     output_cap: int
