@@ -38,7 +38,8 @@ def complete(self, batch, decoding):
         listed = [dict(position=int(at[1]), record=hostile[0], value="</script>")] if at else []
         listed += [dict(position=10 ** 9, record=each, value=each) for each in hostile]
         answer = dict(candidates=listed, hops=[hostile[0], "{{hop_1}} " + hostile[1], hostile[3]], value=hostile[0], position=0)
-        said = json.dumps(answer) if decoding.schema else hostile[len(ids) % 4]
+        wanted = json.loads(decoding.schema or "{{}}").get("required", ())
+        said = json.dumps({{name: answer[name] for name in wanted}}) if wanted else hostile[len(ids) % 4]
         made.append(Output(ids=tuple(tokenizer.encode(said, add_special_tokens=False).ids), finish_reason="stop"))
     return made
 """
