@@ -1,6 +1,6 @@
 """What selecting, freezing, ranking and reading cost on this machine.
 
-    python scripts/bench.py [select|freeze|bm25|dense|growth|read|prefix] [--data PATH] [--json]
+    python scripts/bench.py [select|freeze|bm25|dense|growth|read|prefix|waves|constrained] [--data PATH] [--json]
 
     select  one cmc selection (anchors, traversal, positions) against testing every subject of the graph
     freeze  every view over all questions, as a multiple of cmc
@@ -9,6 +9,9 @@
     growth  draw, load, extract, compile and freeze on synthetic streams of growing size
     read    the same packets through transformers, one by one and in batches, and through vLLM where it is installed
     prefix  vLLM on one long history and many questions, without and with its prefix cache
+    waves   two pipelines on the same questions, one question at a time and all at once
+    constrained
+            extraction by a model, decoded freely and held to the schema
 
 Without a command: select, freeze and bm25. `--data` takes FactConsolidation rows (.json, .jsonl, .parquet); without it a
 synthetic stream of 18,332 statements stands in. Nothing here touches the network.
@@ -21,6 +24,10 @@ Absolute times depend on the machine and on what else runs there; compare ratios
 - `freeze` counts processor time. A view pays for the indexes it needs; compiling, which all views share, is left out.
 - `growth` runs each size in a process of its own, because a peak of memory never goes down, and after a small size
   that is not counted, so that the smallest one does not pay for imports.
+- `waves` and `constrained` ask vLLM where it is installed, else transformers. Their two sides share one engine process and no
+  answer: each has an empty cache. Two calls of each decoding, eight tokens each, come before the clock, so that every grammar
+  is compiled. An engine forgets its prefix cache before every batch, and that is part of what a batch costs: a prompt's
+  shared beginning is computed once a batch, so once a wave at most. Retrieval, tokenizing and keeping answers count too.
 """
 
 import json
@@ -40,12 +47,13 @@ import msgspec
 import numpy as np
 import ranking
 import typer
-from reading import CPU_OPTIONS, compare, make_packets, reader_of
+from calling import compare_decodings, compare_widths, make_extractor, make_work, running
+from reading import CPU_OPTIONS, choose, compare, make_packets, reader_of
 from reading import read as read_packets
 from timing import time_each, timed
 
 from eval.run import make_plan
-from extract.frontends import extract
+from extract.frontends import distinct_texts, extract
 from offline import freeze as freezing
 from offline.canonical import encode
 from offline.errors import ColdreadError
@@ -53,6 +61,7 @@ from offline.experiment import PlainData, ResolvedExperiment, SyntheticData
 from offline.loaders import load
 from offline.loaders.raw import RawSource
 from offline.memory import Memory
+from offline.models import Reader
 from offline.normalise import entity_key
 from offline.records import Question
 from offline.steps import raw_source
@@ -66,6 +75,8 @@ Queries = Annotated[int, typer.Option(help="Questions put to rank_bm25, which is
 Sample = Annotated[int, typer.Option(help="Texts encoded one by one.", min=32)]
 DenseSizes = Annotated[str, typer.Option("--sizes", help="Random vectors to rank, smallest first, separated by commas.")]
 Packets = Annotated[int, typer.Option(help="Questions whose packets are read.", min=2)]
+Asked = Annotated[int, typer.Option("--questions", help="Questions that the pipelines answer.", min=2)]
+Statements = Annotated[int, typer.Option("--statements", help="Distinct statements to extract from.", min=1)]
 ModelFolder = Annotated[Path | None, typer.Option("--model", help="A local model; else the embedded one.")]
 UseVllm = Annotated[bool, typer.Option("--vllm/--no-vllm", help="Also read with vLLM, if it is installed.")]
 Sizes = Annotated[str, typer.Option(help="Statements, smallest first, separated by commas.")]
@@ -73,6 +84,8 @@ Sizes = Annotated[str, typer.Option(help="Statements, smallest first, separated 
 # Padded input tokens of a batch, which suits short inputs (many at once) and long ones (one by one) on two cores.
 BEST: dict[str, Any] = {"batch_size": 16, "batch_tokens": 2048}
 BEST_BATCH = "16, 2048 tokens at most"
+# Tokens of one answer of a pipeline: room for a list of three records, and an end for a small model that repeats itself.
+ANSWER_CAP = 128
 ROUNDS = 5
 # Statements of FactConsolidation's histories (6k, 64k, 262k), then far beyond them.
 SIZES, STREAM = "455,4580,18332,100000,1000000", 18_332
@@ -263,6 +276,30 @@ def prefix(data: DataPath = None, packets: Packets = 20, model: ModelFolder = No
         options = {**CPU_OPTIONS, "enable_prefix_caching": caching}
         readings[name] = read_packets(reader_of(model, "vllm", batch_size=256, output_cap=32, options=options), chosen)
     show({"reading": compare(readings)}, as_json)
+
+
+def reader_for_calls(model: Path | None) -> Reader:
+    """The fastest local engine that is installed, at its best for this model's calls."""
+    if find_spec("vllm") is not None:
+        return reader_of(model, "vllm", batch_size=256, options={**CPU_OPTIONS, "cpu_kv_cache_gib": 2})
+    return reader_of(model, "transformers", **BEST)
+
+
+@app.command()
+def waves(data: DataPath = None, questions: Asked = 16, model: ModelFolder = None, as_json: AsJson = False) -> None:
+    """sh_conflict and car on the same questions through one engine: one question at a time, then all at once."""
+    work = make_work(data, questions, reader_for_calls(model), ANSWER_CAP)
+    with running(work.reader) as engine:
+        show({"reader": work.reader.name, **compare_widths(engine, work)}, as_json)
+
+
+@app.command()
+def constrained(data: DataPath = None, statements: Statements = 32, model: ModelFolder = None, as_json: AsJson = False) -> None:
+    """Extraction by the llm frontend through one engine: decoded freely, then held to the schema."""
+    texts = distinct_texts(choose(data, 1).histories)[:statements]
+    extractor = make_extractor(reader_for_calls(model))
+    with running(extractor.reader) as engine:
+        show({"reader": extractor.reader.name, **compare_decodings(engine, extractor, texts)}, as_json)
 
 
 @app.callback(invoke_without_command=True)

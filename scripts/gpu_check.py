@@ -1,10 +1,12 @@
-"""One bounded check of a machine with a GPU (or without one): certificate, throughput and a small reader swap.
+"""One bounded check of a machine with a GPU (or without one): certificate, small reader swap, pipelines, throughput.
 
     python scripts/gpu_check.py MODEL_FOLDER [MODEL_FOLDER ...] [--questions 20] [--minutes 8] [--dtype bfloat16]
 
-Each local model reads the same synthetic packets through vLLM in a real run, which is sealed, scored and replayed; then other
-packets are read by transformers one at a time and by vLLM, for the ratio. A ratio that does not fit into the minutes is left
-out and said to be. One table at the end, and exit code 1 if anything has failed or a model was not read in time.
+Each local model reads the same synthetic packets through vLLM in a real run, which is sealed, scored and replayed. Then it
+answers a few questions through two pipelines, held to schemas: every answer that came to its end must be the JSON that was
+asked for, and the recorded answers must give the same calls and traces again. Then other packets are read by transformers one
+at a time and by vLLM, for the ratio. What does not fit into the minutes after the run is left out and said to be. One table
+at the end, and exit code 1 if anything has failed or a model was not read in time.
 """
 
 import json
@@ -14,19 +16,26 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterable
+from functools import partial
+from itertools import product
 from pathlib import Path
 from types import FrameType
 from typing import Annotated, Any
 
 import typer
 import yaml
+from calling import make_work, running
 from reading import CPU_OPTIONS, Reading, compare, make_packets, read, reader_of
 from rich.console import Console
 from rich.table import Table
 
+from extract.answers import read_object
 from offline.errors import ColdreadError
+from readers.calls import Caller, Recorded, check_transcript, write_transcript
 
 VIEWS = ["cmc", "stale_closure", "fact_bm25"]
+# Questions that pipelines answer, and tokens of one of their answers.
+_ASKED, _ANSWER_CAP = 4, 512
 # Seconds that a measurement needs at least, model loading included; below that it is not begun.
 _WORTH_STARTING = 60
 
@@ -106,6 +115,27 @@ def accuracies(run: Path, names: list[str], rows: dict[str, dict[str, Any]]) -> 
         rows[name]["the first against it, cmc"] = f"{win} win, {tie} tie, {loss} loss, p {cell['mcnemar_p']:.3f}"
 
 
+def pipelines(model: Path, reader: dict[str, Any]) -> dict[str, str]:
+    """A few questions through pipelines; ColdreadError for an answer or a trace that is not as it must be."""
+    work = make_work(None, _ASKED, reader_of(model, "vllm", **reader), _ANSWER_CAP)
+    with running(work.reader) as engine, engine.caller() as (caller, _), tempfile.TemporaryDirectory() as folder:
+        made, transcript = work.run(caller), caller.transcript
+        write_transcript(Path(folder), transcript)
+        recorded = Recorded(Path(folder))
+        again = Caller(engine.settings, engine.tokenizer, recorded)
+        if work.run(again) != made:
+            raise ColdreadError(f"{model.name}: pipelines run again on their recorded answers give other traces")
+        check_transcript(recorded, again.transcript)
+    ended = [prediction for prediction in transcript.predictions if prediction.finish_reason == "stop"]
+    wrong = [prediction.text for prediction in ended if read_object(prediction)[1] is not None]
+    if wrong or not ended:
+        raise ColdreadError(f"{model.name}: {len(wrong)} of {len(ended)} ended answers are not JSON: {wrong[:1]}")
+    return {
+        "pipelines": f"{len(made.traces)} traces replay",
+        "valid JSON": f"{len(ended)} of {len(transcript.predictions)}, the rest cut off",
+    }
+
+
 def throughput(model: Path, questions: int, reader: dict[str, Any]) -> dict[str, str]:
     """vLLM against transformers one at a time, on the same packets."""
     chosen = make_packets(None, VIEWS, questions)
@@ -153,15 +183,16 @@ def main(
             notes.append(f"failed: not every model was read within {minutes:g} minutes")
         except ColdreadError as error:
             notes.append(f"failed: {error}")
-    for reader_name, row in rows.items():
+    measures = {"pipelines": pipelines, "throughput": partial(throughput, questions=max(4, questions // 4))}
+    for (reader_name, row), (what, measure) in product(rows.items(), measures.items()):
         model = named[reader_name]
         if end - time.monotonic() < _WORTH_STARTING:
-            notes.append(f"{model.name}: throughput left out, no time")
+            notes.append(f"{model.name}: {what} left out, no time")
             continue
         try:
-            row.update(throughput(model, max(4, questions // 4), reader))
+            row.update(measure(model, reader=reader))
         except OutOfTimeError:
-            notes.append(f"{model.name}: throughput stopped, no time")
+            notes.append(f"{model.name}: {what} stopped, no time")
         except ColdreadError as error:
             notes.append(f"failed: {error}")
     signal.alarm(0)

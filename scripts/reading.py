@@ -10,11 +10,11 @@ import msgspec
 
 from eval.run import make_plan
 from extract.frontends import extract
-from offline.experiment import Prompt, SyntheticData
+from offline.experiment import Prompt, ResolvedExperiment, SyntheticData
 from offline.freeze import Frozen, freeze
 from offline.loaders import load
 from offline.models import Pin, Reader
-from offline.records import Question
+from offline.records import History, Question
 from offline.steps import raw_source
 from readers.engines import EngineStart
 from readers.guard import Forbidden
@@ -25,6 +25,15 @@ from readers.tokens import ChatTokenizer
 
 # What a CPU wants of vLLM, measured on two cores (docs/costs.md); a GPU is left to vLLM's own choice.
 CPU_OPTIONS: dict[str, str | int | bool] = {"enforce_eager": True, "max_num_batched_tokens": 512, "cpu_kv_cache_gib": 4}
+
+
+@dataclass(frozen=True)
+class Chosen:
+    """Some of an experiment's questions, each text once, and the histories."""
+
+    experiment: ResolvedExperiment
+    histories: tuple[History, ...]
+    questions: tuple[Question, ...]
 
 
 @dataclass(frozen=True)
@@ -51,17 +60,23 @@ class Reading:
         return self.tokens / self.seconds
 
 
-def make_packets(data: Path | None, views: Sequence[str], count: int) -> Packets:
-    """Packets of `count` questions over the smallest history of FactConsolidation, or over a synthetic one of its size."""
+def choose(data: Path | None, count: int) -> Chosen:
+    """`count` questions, evenly spread, about the smallest history of FactConsolidation, or a synthetic one of its size."""
     experiment = make_plan("factconsolidation-6k" if data else "demo", data, None).experiment
     if data is None:
         experiment = msgspec.structs.replace(experiment, data=SyntheticData(statements=(455,), questions=count))
     loaded = load(experiment.data, raw_source(experiment, data), None)
     asked = list({question.text: question for question in loaded.questions}.values())
     chosen = [asked[i * len(asked) // count] for i in range(min(count, len(asked)))]
-    extraction = extract(loaded.histories, experiment)
-    frozen = freeze(loaded.histories, chosen, extraction, experiment.settings, experiment.prompt, views)
-    return Packets(frozen, experiment.prompt, {question.id: question for question in chosen})
+    return Chosen(experiment, loaded.histories, tuple(chosen))
+
+
+def make_packets(data: Path | None, views: Sequence[str], count: int) -> Packets:
+    """Packets of the questions that `choose` takes."""
+    chosen = choose(data, count)
+    experiment, extraction = chosen.experiment, extract(chosen.histories, chosen.experiment)
+    frozen = freeze(chosen.histories, chosen.questions, extraction, experiment.settings, experiment.prompt, views)
+    return Packets(frozen, experiment.prompt, {question.id: question for question in chosen.questions})
 
 
 def freeze_for(reader: Reader, packets: Packets) -> tuple[Requests, Path]:

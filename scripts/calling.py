@@ -1,0 +1,162 @@
+"""What bench.py and gpu_check.py share for the calls of algorithms: one running engine, and callers that know no answer yet."""
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any, TypeVar
+
+import msgspec
+from reading import Chosen, choose
+from timing import timed
+
+from extract.frontends.llm import llm
+from extract.pipelines.schedule import Assembled, pipeline_settings, run_pipelines
+from offline.asking import Extractor, ExtractorUse, PipelineUse, pipeline_reader, resolve_extractor, resolve_pipelines
+from offline.models import Reader
+from readers.calls import Caller, Prepared
+from readers.engines import EngineStart
+from readers.guard import Forbidden
+from readers.live import Cache, Live
+from readers.pins import identify, locate
+from readers.pool import Engines
+from readers.process import Process
+from readers.records import Output, Settings
+from readers.requests import make_settings
+from readers.served import Tokenizer
+from readers.tokens import ChatTokenizer
+
+PIPELINES = ("sh_conflict", "car")
+# Bounds of what a small model can do that repeats itself: hops that are looked up; statements and tokens of an extraction call.
+HOPS = 4
+STATEMENTS, OUTPUT_CAP = 4, 512
+# Tokens of an answer that is not counted.
+_UNCOUNTED = 8
+
+Made = TypeVar("Made")
+
+
+@dataclass(frozen=True)
+class _Lent(Engines):
+    """An engine that runs already, for one source after another; none of them ends it."""
+
+    processes: Sequence[Process] = ()
+
+    @contextmanager
+    def run(self, count: int = 1) -> Iterator[list[Process]]:
+        """The running processes."""
+        yield list(self.processes)
+
+
+@dataclass(frozen=True)
+class Running:
+    """A running engine, and what its model's calls are made with."""
+
+    settings: Settings
+    tokenizer: Tokenizer
+    engines: _Lent
+
+    @contextmanager
+    def caller(self) -> Iterator[tuple[Caller, list[int]]]:
+        """A caller that no earlier answer reaches, and how many calls each of its waves had."""
+        waves: list[int] = []
+        with TemporaryDirectory(prefix="coldread-calls-") as folder:
+            live = Live(self.engines, Cache(Path(folder)), lambda answered, wave: None)
+
+            def source(calls: Sequence[Prepared]) -> list[Output]:
+                waves.append(len(calls))
+                return live(calls)
+
+            yield Caller(self.settings, self.tokenizer, source), waves
+
+    def measure(self, name: str, algorithm: Callable[[Caller], Made]) -> tuple[Made, dict[str, Any]]:
+        """What an algorithm makes with a caller of its own, and what that took."""
+        with self.caller() as (caller, waves):
+            seconds, made = timed(algorithm, caller)
+        tokens = sum(stage.output_tokens for stage in caller.transcript.counts().values())
+        row = {"setting": name, "seconds": seconds, "waves": len(waves), "calls": sum(waves), "output_tokens": tokens}
+        return made, row
+
+    def warm_up(self, algorithm: Callable[[Caller], object]) -> None:
+        """Two calls of each decoding that an algorithm begins with, so that every grammar is compiled; none is counted."""
+        calls: list[Prepared] = []
+
+        def source(wave: Sequence[Prepared]) -> list[Output]:
+            calls.extend(wave)
+            return [Output(ids=(), finish_reason="stop") for _ in wave]
+
+        algorithm(Caller(self.settings, self.tokenizer, source))
+        for decoding in dict.fromkeys(prepared.decoding for prepared in calls):
+            two = [prepared.ids for prepared in calls if prepared.decoding == decoding][:2]
+            self.engines.processes[0].send(two, decoding=msgspec.structs.replace(decoding, output_cap=_UNCOUNTED))
+            self.engines.processes[0].receive()
+
+
+@contextmanager
+def running(reader: Reader) -> Iterator[Running]:
+    """Start a reader's engine for calls that may be held to schemas."""
+    folder = locate(reader)
+    tokenizer = ChatTokenizer.of(reader, folder)
+    settings = make_settings(reader, identify(reader, folder), tokenizer)
+    start = EngineStart(settings=settings, model_folder=str(folder), longest=settings.input_cap, structured=True)
+    forbidden = Forbidden(folders=())
+    with Engines(start, forbidden).run() as processes:
+        yield Running(settings, tokenizer, _Lent(start, forbidden, processes))
+
+
+@dataclass(frozen=True)
+class Work:
+    """Questions for the pipelines, and the reader that answers."""
+
+    chosen: Chosen
+    reader: Reader
+
+    def run(self, caller: Caller, width: int | None = None) -> Assembled:
+        """Run the pipelines on so many questions at once, None = all."""
+        chosen = self.chosen
+        return run_pipelines(PIPELINES, chosen.histories, chosen.questions, chosen.experiment, caller, width)
+
+
+def make_work(data: Path | None, questions: int, reader: Reader, output_cap: int) -> Work:
+    """This many questions, as `reading.choose` takes them; output_cap: tokens of an answer."""
+    chosen = choose(data, questions)
+    pipelines = resolve_pipelines(PipelineUse(output_cap=output_cap, hops=HOPS), __file__)
+    experiment = msgspec.structs.replace(chosen.experiment, pipelines=pipelines)
+    return Work(replace(chosen, experiment=experiment), pipeline_reader(reader, pipeline_settings(experiment)))
+
+
+def compare_widths(engine: Running, work: Work) -> dict[str, Any]:
+    """The pipelines one question at a time and all questions at once; ratio: how many times faster than the first."""
+    engine.warm_up(work.run)
+    rows: list[dict[str, Any]] = []
+    made: list[Assembled] = []
+    for name, width in (("one question at a time", 1), ("all at once", None)):
+        assembled, row = engine.measure(name, partial(work.run, width=width))
+        made.append(assembled)
+        rows.append({**row, "ratio": 1.0})
+    rows[1]["ratio"] = rows[0]["seconds"] / rows[1]["seconds"]
+    first, second = (assembled.traces for assembled in made)
+    different = sum(one != other for one, other in zip(first, second, strict=True))
+    return {"serving": rows, "questions": len(work.chosen.questions), "traces": len(first), "trace_differences": different}
+
+
+def make_extractor(reader: Reader) -> Extractor:
+    """An extractor that asks about each statement once."""
+    use = ExtractorUse(reader=reader, statements=STATEMENTS, output_cap=OUTPUT_CAP, repair=False, align=False)
+    return resolve_extractor(use, __file__)
+
+
+def compare_decodings(engine: Running, extractor: Extractor, texts: Sequence[str]) -> dict[str, Any]:
+    """Extraction decoded freely and held to the schema; ratio: seconds of an output token, as a multiple of the first."""
+    rows: list[dict[str, Any]] = []
+    for name, constrained in (("free", False), ("held to the schema", True)):
+        asked = msgspec.structs.replace(extractor, constrained=constrained)
+        algorithm = partial(llm, texts, asked)
+        engine.warm_up(algorithm)
+        extracted, row = engine.measure(name, algorithm)
+        row["tokens_per_second"] = row["output_tokens"] / row["seconds"]
+        rows.append({**row, "ratio_per_token": 1.0, "valid": sum(draft.by == "model" for draft in extracted.drafts)})
+    rows[1]["ratio_per_token"] = rows[0]["tokens_per_second"] / rows[1]["tokens_per_second"]
+    return {"extraction": rows, "statements": len(texts)}
