@@ -163,14 +163,42 @@ def load(
 
 
 @app.command()
-def extract(folder: RunArgument, as_json: Json = False) -> None:
-    """Turn statements into triples with the experiment's frontend."""
+def extract(
+    folder: RunArgument,
+    against: Annotated[
+        str | None,
+        typer.Option(metavar="REFERENCE", help="Compare what is extracted: grammar, grammar:NAME or another run."),
+    ] = None,
+    gold: Annotated[bool, typer.Option("--gold", help="With --against: gold in evidence too. Opens the labels.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Turn statements into triples with the experiment's frontend, or compare those triples with a reference."""
     from eval import run as steps
 
     place = RunFolder(folder)
+    if against is not None:
+        _extract_against(place, against, gold, as_json)
+        return
+    if gold:
+        raise ConfigurationError("--gold goes with --against REFERENCE")
     with place.lock(), _bars("extract", "calls") as progress:
         steps.extract(place, place.experiment(), _say, progress)
     _print(as_json, {"run": str(folder), "step": "extract"}, lambda console: None)
+
+
+def _extract_against(place: RunFolder, against: str, gold: bool, as_json: bool) -> None:
+    from eval import extraction_tables as tables
+    from eval.extraction_against import compare_extractions, find_reference
+    from eval.labels import open_labels
+    from offline.steps import fresh
+
+    with place.lock():
+        experiment = place.experiment()
+        fresh(place, experiment, "extraction")
+        reference = find_reference(place, experiment, against)
+        golds = open_labels(place, "extract --against") if gold else None
+        result = compare_extractions(place, experiment, reference, golds)
+    _print(as_json, result, lambda console: tables.quality(console, result))
 
 
 @app.command()
@@ -566,6 +594,20 @@ def contrast(
     crossed = msgspec.convert(result["interactions"], list[Interaction])
     whole = [contrast_grids.contrast_grid([rows]), *([contrast_grids.interaction_grid(crossed)] if crossed else [])]
     print(_typeset(form, whole), end="", flush=True)
+
+
+@app.command()
+def pipelines(
+    folder: RunArgument,
+    reader: Annotated[str | None, typer.Option(help="Only this reader.")] = None,
+    as_json: Json = False,
+) -> None:
+    """Tell what pipelines did: candidates, hops, abstentions, calls; once scored, what each part is worth. Opens no label."""
+    from eval import pipeline_tables as tables
+    from eval.pipelines import pipelines as diagnose
+
+    result = diagnose(RunFolder(folder), reader)
+    _print(as_json, result, lambda console: tables.pipelines(console, result))
 
 
 @app.command()

@@ -1,32 +1,76 @@
-"""What one reader was asked and gave, question by question: schedule, request, output and stored score side by side."""
+"""What one reader was asked and gave, question by question, through its views and its pipelines, and the stored score."""
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from eval.records import Score
 from eval.score import read_scores
-from offline.canonical import read_lines
+from extract.pipelines.stored import read_stored
+from offline.canonical import digest_of, read_lines
+from offline.experiment import ReaderPlan
 from offline.run_folder import RunFolder
+from offline.steps import read_data
 from readers.records import Request, Scheduled
 from readers.seal import read_predictions, reads_folder
 
 
 @dataclass(frozen=True)
 class Asked:
-    """One scheduled question of one view. output_size: tokens of the answer; for a served model, bytes."""
+    """One question of one view or pipeline.
+
+    given: digest of all that decided what was asked, but for the reader: of a view, its packet's. too_long: even without
+    evidence a packet exceeded the input cap. requests: digests of what the model was given. input_size, output_size: tokens
+    of all of it, for a served model bytes.
+    """
 
     score: Score
-    scheduled: Scheduled
-    request: Request
+    given: str
+    too_long: bool
+    requests: tuple[str, ...]
+    input_size: int
     output_size: int
 
 
-def read_asked(run: RunFolder, reader: str) -> list[Asked]:
-    """Every scheduled question of a scored reader, in schedule order."""
+def read_asked(run: RunFolder, plan: ReaderPlan) -> list[Asked]:
+    """Every question of a scored reader, in the order of its scores."""
+    scores = read_scores(run, plan.reader.name)
+    found = list(_of_views(run, plan.reader.name, scores))
+    return found + (_of_pipelines(run, plan.reader.name, scores[len(found) :]) if plan.pipelines else [])
+
+
+def _of_views(run: RunFolder, reader: str, scores: Sequence[Score]) -> Iterator[Asked]:
     folder = reads_folder(run, reader) / "requests"
     requests = {request.digest: request for request in read_lines(folder / "requests.jsonl", Request)}
     outputs = {prediction.request: len(prediction.output_ids) for prediction in read_predictions(run, reader)}
-    schedule = read_lines(folder / "schedule.jsonl", Scheduled)
-    return [
-        Asked(score, scheduled, requests[scheduled.request], outputs[scheduled.request])
-        for scheduled, score in zip(schedule, read_scores(run, reader), strict=True)
-    ]
+    for scheduled, score in zip(read_lines(folder / "schedule.jsonl", Scheduled), scores, strict=False):
+        request = requests[scheduled.request]
+        yield Asked(
+            score=score,
+            given=scheduled.packet,
+            too_long=request.too_long,
+            requests=() if request.too_long else (request.digest,),
+            input_size=request.length,
+            output_size=outputs[request.digest],
+        )
+
+
+def _of_pipelines(run: RunFolder, reader: str, scores: Sequence[Score]) -> list[Asked]:
+    """Calls that questions or pipelines share are counted for each of them."""
+    experiment, data, stored = run.experiment(), read_data(run), read_stored(run, reader)
+    # What a pipeline asks follows from these, and from what its reader answers.
+    shared = digest_of((experiment.pipelines, experiment.prompt, experiment.settings))
+    histories = {history.id: digest_of(history) for history in data.histories}
+    about = {q.id: digest_of((shared, histories[q.history], q)) for q in data.questions}
+    found = []
+    for trace, score in zip(stored.traces, scores, strict=True):
+        made = [made for made in stored.made([trace]) if made.call.refused is None]
+        asked = Asked(
+            score=score,
+            given=digest_of((about[trace.question], trace.pipeline)),
+            too_long=False,
+            requests=tuple(each.call.digest for each in made),
+            input_size=sum(each.call.length for each in made),
+            output_size=sum(len(each.prediction.output_ids) for each in made),
+        )
+        found.append(asked)
+    return found

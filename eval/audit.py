@@ -8,7 +8,7 @@ from offline.experiment import ResolvedExperiment
 from offline.run_folder import MANIFEST, RunFolder, verify_folder
 from offline.steps import MODEL_STEPS, foreign_input, steps_before
 from readers.records import Seal
-from readers.seal import verify_reads, verify_upstream
+from readers.seal import SEAL, verify_reads, verify_upstream
 from readers.tokens import tokenizer_at
 
 
@@ -38,14 +38,16 @@ def verify_run(run: RunFolder, tokenizers: Path | None = None) -> dict[str, Seal
     ledger = read_ledger(run)
     labels = commitment(run).labels
     seals: dict[str, Seal] = {}
-    planned = [plan.reader.name for plan in experiment.readers]
+    planned = {plan.reader.name: plan for plan in experiment.readers}
     reads = run.step_folder("reads")
     for path in sorted(reads.iterdir()) if reads.is_dir() else []:
         if path.name not in planned:
             raise AlteredError(f"{path}: no reader of this run's experiment; remove it")
-    for name in planned:
+    for name, plan in planned.items():
         seal = verify_reads(run, name, tokenizer_at(name, tokenizers))
         verify_upstream(run, seal)
+        if bool(seal.pipelines) != bool(plan.pipelines):
+            raise SealLinkError(f"{reads / name / SEAL}: it does not cover the pipelines that the experiment names, or others")
         if seal.labels != labels:
             raise SealLinkError(f"{run.step_folder('labels')}: not the labels that the seal of reader {name!r} committed to")
         if seal.ledger > len(ledger):

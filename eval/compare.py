@@ -25,9 +25,9 @@ from readers.seal import read_seal, reads_folder
 
 @dataclass(frozen=True)
 class Item:
-    """What one reader was given for one question of a view, and what came of it.
+    """What one reader was given for one question of a view or pipeline, and what came of it.
 
-    given: packet digest, evidence records cut, and whether nothing was given because even the rest was too long.
+    given: `Asked.given`, evidence records cut, and whether nothing was given because even the rest was too long.
     input_size, output_size: tokens; for a served model, bytes.
     """
 
@@ -63,24 +63,24 @@ def read_side(run: RunFolder, plan: ReaderPlan, seal: Seal) -> Side:
     metrics = stored_metrics(run)
     name = plan.reader.name
     folder = reads_folder(run, name)
-    items: dict[str, dict[str, Item]] = {view: {} for view in plan.views}
-    for asked in read_asked(run, name):
-        items[asked.scheduled.view][asked.scheduled.question] = Item(
-            given=(asked.scheduled.packet, asked.scheduled.cut, asked.request.too_long),
+    items: dict[str, dict[str, Item]] = {view: {} for view in plan.answered}
+    for asked in read_asked(run, plan):
+        items[asked.score.view][asked.score.question] = Item(
+            given=(asked.given, asked.score.cut, asked.too_long),
             score=asked.score,
-            input_size=asked.request.length,
+            input_size=asked.input_size,
             output_size=asked.output_size,
         )
     return Side(run, plan, read_record(folder / "requests" / "settings.json", Settings), seal, metrics, items)
 
 
 def _shared_views(a: Side, b: Side) -> list[str]:
-    """The views that both read, in A's order; StateError if there is none."""
-    views = [view for view in a.plan.views if view in b.plan.views]
+    """The views and pipelines that both answered through, in A's order; StateError if there is none."""
+    views = [view for view in a.plan.answered if view in b.plan.answered]
     if not views:
         raise StateError(
-            f"{_name(a)} reads {', '.join(a.plan.views)} and {_name(b)} reads {', '.join(b.plan.views)}: no view is read by "
-            "both; compare readers of the same views"
+            f"{_name(a)} reads {', '.join(a.plan.answered)} and {_name(b)} reads {', '.join(b.plan.answered)}: no view is "
+            "read by both; compare readers of the same views"
         )
     return views
 
@@ -107,6 +107,8 @@ def check_same_messages(a: Side, b: Side, view: str) -> None:
     three (the question's whole record), so equal packet digests mean equal arguments. `_fit` alters one of them alone: the
     evidence loses its `cut` oldest lines, which text and count determine. That the digests are those of the stored texts
     is what freezing makes them and `replay` proves again.
+
+    What a pipeline asks depends on what its reader answers; the same must be its settings, prompts, history and question.
     """
     ours, theirs = a.items[view], b.items[view]
     where = f"view {view!r} of {_name(a)} and {_name(b)}"
@@ -128,6 +130,8 @@ def check_same_messages(a: Side, b: Side, view: str) -> None:
 
 def _why(a: Side, b: Side, view: str, question: str) -> str:
     """What makes the messages of one question differ, and what to do."""
+    if view in (a.plan.pipelines or ()):
+        return "settings, prompts, histories or questions of the pipeline differ; start both runs from the same ones"
     (packet, cut, nothing), (other_packet, other_cut, _) = (s.items[view][question].given for s in (a, b))
     if packet != other_packet:
         one, two = (next(p for p in read_packets(s.run, [view])[view] if p.question == question) for s in (a, b))
@@ -151,8 +155,8 @@ def _name(side: Side) -> str:
 def compare(run: RunFolder, a: str, other: RunFolder, b: str, metric: str) -> dict[str, Any]:
     """The comparison of reader `a` of `run` with reader `b` of `other`, as `coldread compare --json` prints it.
 
-    StateError unless both are sealed, scored and were given the same messages in every view that both read. All files
-    are verified before one is used; scores are the stored ones.
+    StateError unless both are sealed, scored and were given the same in every view and pipeline that both answered through. All
+    files are verified before one is used; scores are the stored ones.
     """
     plans = sealed_plan(run, a), sealed_plan(other, b)
     if read_seal(run, a).root == read_seal(other, b).root:
@@ -172,8 +176,8 @@ def compare(run: RunFolder, a: str, other: RunFolder, b: str, metric: str) -> di
         "a": _facts(one, views),
         "b": _facts(two, views),
         "views": {view: paired_cells(one.items[view], two.items[view], metric) for view in views},
-        "only_a_reads": [view for view in one.plan.views if view not in views],
-        "only_b_reads": [view for view in two.plan.views if view not in views],
+        "only_a_reads": [view for view in one.plan.answered if view not in views],
+        "only_b_reads": [view for view in two.plan.answered if view not in views],
         "templates": templates((run, plans[0]), (other, plans[1])),
     }
 

@@ -14,16 +14,27 @@ from typing import Any
 from msgspec import UNSET
 from msgspec.structs import replace
 
+from eval.extraction_against import GRAMMARS, with_grammar
 from eval.run import Plan, Say, Watch, run_all
+from extract.frontends import distinct_texts
+from extract.frontends.llm import plan as plan_calls
+from extract.pipelines.schedule import run_pipelines
+from offline.asking import Extractor
+from offline.configuration import find_config, load_yaml
 from offline.errors import ModelError
-from offline.experiment import ReaderPlan, ResolvedExperiment, RetrievalSettings
+from offline.experiment import GrammarForms, ReaderPlan, ResolvedExperiment, RetrievalSettings
+from offline.loaders import kind_of
 from offline.models import Encoder, Reranker
 from offline.run_folder import RunFolder
 from offline.steps import ModelWork, compiled, model_work, read_data, read_evidence, read_packets
 from offline.views.retrieval import lexical
-from readers.pins import find_tokenizer, locate, missing
+from readers.calls import Caller, Prepared
+from readers.pins import find_tokenizer, fingerprint, identify, locate, missing
 from readers.read import freeze_requests
-from readers.tokens import messages
+from readers.records import Model, Output
+from readers.requests import make_settings
+from readers.served import CODEC_FOLDER, MessageBytes
+from readers.tokens import ChatTokenizer, messages
 
 # Tokens of a usual answer, for the estimate of minutes: the embedded reader gives 22 on the demo.
 ANSWER_TOKENS = 24
@@ -38,7 +49,7 @@ class Rates:
 
 
 def dry_run(plan: Plan, say: Say, rates: Rates) -> dict[str, Any]:
-    """What the run would cost, reader by reader.
+    """What the run would cost, reader by reader. What pipelines ask after their first calls depends on the answers.
 
     A view that ranks by a model is reckoned as the one that BM25 gives in its place, of about the same length.
     """
@@ -47,17 +58,20 @@ def dry_run(plan: Plan, say: Say, rates: Rates) -> dict[str, Any]:
     # Four characters a token, as everywhere here.
     stand_ins = {view: lexical(view, 4 * numbers.chunk_tokens) for view in wanted.views}
     experiment = replace(
-        wanted,
+        _without_model(wanted, say),
         views=tuple(dict.fromkeys(stand_ins.values())),
         readers=tuple(replace(p, views=tuple(dict.fromkeys(stand_ins[view] for view in p.views))) for p in wanted.readers),
     )
     with tempfile.TemporaryDirectory(prefix="coldread-dry-run-") as name:
         run = RunFolder(Path(name) / "run")
         run_all(run, Plan(experiment, plan.data), "freeze", say, Watch(_silent, _silent, _silent))
+        extraction = _extraction(run, wanted, rates)
         readers = {}
         for given, plain in zip(wanted.readers, experiment.readers, strict=True):
             readers[given.reader.name] = _estimate(run, experiment, plain, [stand_ins[view] for view in given.views], rates)
             readers[given.reader.name]["tokens_counted"] &= all(stand_ins[view] == view for view in given.views)
+            if given.pipelines:
+                readers[given.reader.name]["pipelines"] = _pipelines(run, wanted, given)
         encoding = _encoding(run, wanted, numbers, work)
         size = sum(path.stat().st_size for path in run.path.rglob("*") if path.is_file())
         free = shutil.disk_usage(name).free
@@ -66,9 +80,54 @@ def dry_run(plan: Plan, say: Say, rates: Rates) -> dict[str, Any]:
         "readers": readers,
         "bytes": size,
         "disk_free": free,
+        **({"extract": extraction} if extraction else {}),
         **({"encode": encoding} if encoding else {}),
         **({"stand_ins": {v: s for v, s in stand_ins.items() if v != s}} if encoding else {}),
     }
+
+
+def _without_model(experiment: ResolvedExperiment, say: Say) -> ResolvedExperiment:
+    """The experiment with a grammar in the place of a model that extracts: that of its kind of data, else one without a form.
+
+    Without a form every record stays unresolved, and structured views are reckoned as long as the whole history.
+    """
+    if experiment.extractor is UNSET:
+        return experiment
+    name = GRAMMARS.get(kind_of(experiment.data))
+    grammar = load_yaml(find_config("grammars", name), GrammarForms) if name else GrammarForms(name="none", relations={})
+    say("extract", f"reckoned with {f'the grammar {name}' if name else 'every record unresolved'} in the model's place")
+    return with_grammar(experiment, grammar)
+
+
+def _extraction(run: RunFolder, experiment: ResolvedExperiment, rates: Rates) -> dict[str, Any] | None:
+    """What extraction by a model would cost at least: each distinct text asked about once, nothing repaired or mapped."""
+    extractor = experiment.extractor
+    if not isinstance(extractor, Extractor):
+        return None
+    reader = extractor.reader
+    found = find_tokenizer(reader)
+    result: dict[str, Any] = {"model": reader.name, "statements": len(distinct_texts(read_data(run).histories))}
+    if found.folder is None:
+        return {**result, "calls": -(-result["statements"] // extractor.statements), "note": found.note}
+    tokenizer = ChatTokenizer.of(reader, found.folder)
+    model = fingerprint(found.folder) if reader.model.served is UNSET else identify(reader, found.folder)
+    caller = Caller(make_settings(reader, model, tokenizer), tokenizer, _unanswered)
+    out = plan_calls(distinct_texts(read_data(run).histories), extractor, caller)
+    counts = caller.transcript.counts()["extract"]
+    into, pace = rates.input or reader.input_rate, rates.output or reader.output_rate
+    seconds = counts.input_tokens / into + out / pace if into and pace else None
+    return {
+        **result,
+        "calls": counts.calls,
+        "input_tokens": counts.input_tokens,
+        "output_tokens_about": out,
+        "minutes": None if seconds is None else round(seconds / 60, 1),
+        "download": None if found.lacking is None else {"model": found.lacking.model, "bytes": found.lacking.size},
+    }
+
+
+def _unanswered(calls: Sequence[Prepared]) -> list[Output]:
+    return [Output(ids=(), finish_reason="error", error="planned, not made") for _ in calls]
 
 
 def _silent(model: str) -> Callable[..., None]:
@@ -143,6 +202,23 @@ def _estimate(
         "download": None if lacking is None else {"model": lacking.model, "bytes": lacking.size},
         **({"note": note} if note else {}),
     }
+
+
+def _pipelines(run: RunFolder, experiment: ResolvedExperiment, plan: ReaderPlan) -> dict[str, int]:
+    """What is known of a reader's pipelines before anything is answered: answers to give, and the first wave of calls."""
+    waves: list[int] = []
+
+    def nothing(calls: Sequence[Prepared]) -> list[Output]:
+        waves.append(len(calls))
+        return [Output(ids=(), finish_reason="stop")] * len(calls)
+
+    # Which calls are distinct does not hang on the tokenizer, so this one, which needs no file of the model, will do.
+    tokenizer = MessageBytes(CODEC_FOLDER)
+    settings = make_settings(replace(plan.reader, input_cap=1 << 40), Model(fingerprint="", files=()), tokenizer)
+    data = read_data(run)
+    caller = Caller(settings, tokenizer, nothing)
+    run_pipelines(plan.pipelines or (), data.histories, data.questions, experiment, caller)
+    return {"pipelines": len(plan.pipelines or ()), "questions": len(data.questions), "calls_at_least": next(iter(waves), 0)}
 
 
 def _guess(run: RunFolder, experiment: ResolvedExperiment, plan: ReaderPlan) -> dict[str, dict[tuple[str, str], int]]:

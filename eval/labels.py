@@ -4,7 +4,7 @@ A label source is a function `(data, source) -> (question id, golds, where)…`,
 `coldread.labels` is the entry point group.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -14,12 +14,13 @@ from eval.metrics.normalise import checked_golds
 from eval.records import Label, LabelOpening
 from offline.canonical import read_lines, self_digest, write_lines
 from offline.errors import AlteredError, DataError, LabelError
-from offline.experiment import FactConsolidationData, PlainData, ResolvedExperiment, SyntheticData
+from offline.experiment import FactConsolidationData, PlainData, ResolvedExperiment, SyntheticData, VersionsData
 from offline.loaders import kind_of
 from offline.loaders.factconsolidation import named_rows
 from offline.loaders.plain import question_id
 from offline.loaders.raw import RawSource
 from offline.loaders.synthetic import World, draw_world
+from offline.loaders.versions import draw_versions
 from offline.registry import Registry
 from offline.run_folder import RunFolder
 from offline.steps import data_inputs, fresh, read_data, upstream
@@ -83,8 +84,17 @@ def simulate(world: World) -> dict[str, str]:
 @LABELS.register("synthetic")
 def synthetic_labels(data: SyntheticData, source: RawSource | None) -> Iterator[RawLabel]:
     """Gold answers by simulation."""
-    for index in range(len(data.statements)):
-        world = draw_world(data, index)
+    yield from _simulated(draw_world(data, index) for index in range(len(data.statements)))
+
+
+@LABELS.register("versions")
+def versions_labels(data: VersionsData, source: RawSource | None) -> Iterator[RawLabel]:
+    """Gold answers by simulation."""
+    yield from _simulated(draw_versions(data))
+
+
+def _simulated(worlds: Iterable[World]) -> Iterator[RawLabel]:
+    for world in worlds:
         for question, gold in simulate(world).items():
             yield question, [gold], world.name
 

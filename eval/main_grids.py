@@ -77,12 +77,19 @@ def _published(result: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def _readers(result: dict[str, Any]) -> Grid:
+    calls = any(facts["calls"] for facts in result["readers"].values())
     rows = tuple(
-        (name, facts["model"], _seal(facts), f"{facts['root'][:12]}…", facts["requests"], facts["seconds"])
+        (
+            *(name, facts["model"], _seal(facts), f"{facts['root'][:12]}…", facts["requests"]),
+            *((facts["calls"],) if calls else ()),
+            facts["seconds"],
+        )
         for name, facts in result["readers"].items()
     )
     note = "requests, seconds: of all views of a reader together; views share requests, and their seconds cannot be told apart."
-    return Grid(("reader", "model", "sealed", "seal", "requests", "seconds"), (rows,), 4, (note,))
+    more = " calls: of all its pipelines together; `coldread pipelines` tells what they took." if calls else ""
+    headings = ("reader", "model", "sealed", "seal", "requests", *["calls"] * calls, "seconds")
+    return Grid(headings, (rows,), 4, (note + more,))
 
 
 def _same_questions(hop_class: str, rows: list[dict[str, Any]]) -> int | None:
@@ -112,6 +119,16 @@ def _notes(result: dict[str, Any]) -> tuple[str, ...]:
         "distinct ones that the model was given. truncated: packets cut to the evidence budget. cut: questions whose evidence "
         "was cut to the reader's input cap. failed: questions without an answer, counted as wrong."
     )
+    pipelines = (
+        "A pipeline asks several times: its input and output are those of all calls that an answer rests on, shared ones "
+        "counted for each; its requests are distinct calls."
+    )
+    sampled = ", ".join(dict.fromkeys(row["view"] for row in result["rows"] if row.get("sampled")))
     given = result["published"]
-    theirs = given and f"published: substring match as reported in {given['source']}; not measured here."
-    return (ours, theirs) if theirs else (ours,)
+    notes = (
+        ours,
+        any("sampled" in row for row in result["rows"]) and pipelines,
+        sampled and f"Sampled, where all else is decoded greedily: {sampled}.",
+        given and f"published: substring match as reported in {given['source']}; not measured here.",
+    )
+    return tuple(note for note in notes if note)

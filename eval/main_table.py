@@ -39,16 +39,17 @@ def main_table(scored: Scored, metric: str, by_length: bool, with_published: boo
     given = published(kind_of(experiment.data)) if with_published else Published("", {}, ())
     packets = {view: {p.question: p for p in found} for view, found in read_packets(run, experiment.views).items()}
     readers = {plan.reader.name: _reader(run, plan, scored.seals[plan.reader.name]) for plan in experiment.readers}
-    asked = {name: read_asked(run, name) for name in readers}
+    asked = {plan.reader.name: read_asked(run, plan) for plan in experiment.readers}
     rows = [
         {
             "view": view,
             "reader": name,
             "length": length,
             "sealed_blind": facts["sealed_blind"],
-            **summarise(group, packets[view], metric, facts["unit"]),
+            **({"pipeline": True, "sampled": view in facts["sampled"]} if view in experiment.served else {}),
+            **summarise(group, packets.get(view, {}), metric, facts["unit"]),
         }
-        for view in experiment.views
+        for view in experiment.answered
         for name, facts in readers.items()
         for length, group in _groups([item for item in asked[name] if item.score.view == view], by_length)
     ]
@@ -74,6 +75,8 @@ def _reader(run: RunFolder, plan: ReaderPlan, seal: Seal) -> dict[str, Any]:
         "root": seal.root,
         "unit": "tokens" if settings.transport is UNSET else "bytes",
         "requests": seal.counts.generated,
+        "calls": seal.counts.pipelines.calls if seal.counts.pipelines else 0,
+        "sampled": list(seal.sampled or ()),
         "seconds": read_record(folder / TIMINGS, Timings).seconds,
     }
 
@@ -89,23 +92,27 @@ def _groups(asked: Sequence[Asked], by_length: bool) -> Iterator[tuple[str | Non
 
 
 def summarise(asked: Sequence[Asked], packets: Mapping[str, Packet], metric: str, unit: str) -> dict[str, Any]:
-    """Accuracy by hop class and costs. requests: distinct ones given to the model; failed: questions without an answer."""
+    """Accuracy by hop class and costs. requests: distinct ones given to the model; failed: questions without an answer.
+
+    packets: by question; a pipeline has none.
+    """
     classes: dict[str, list[bool]] = {}
     for item in asked:
         classes.setdefault(item.score.hop_class, []).append(item.score.metrics[metric])
     return {
-        "accuracy": {name: _accuracy(sum(right), len(right)) for name, right in classes.items()},
+        "accuracy": {name: accuracy(sum(right), len(right)) for name, right in classes.items()},
         "unit": unit,
-        "input_mean": round(sum(item.request.length for item in asked) / len(asked), 1),
+        "input_mean": round(sum(item.input_size for item in asked) / len(asked), 1),
         "output_mean": round(sum(item.output_size for item in asked) / len(asked), 1),
-        "requests": len({item.request.digest for item in asked if not item.request.too_long}),
-        "truncated": sum(packets[item.scheduled.question].truncated for item in asked),
+        "requests": len({name for item in asked for name in item.requests}),
+        "truncated": sum(packets[item.score.question].truncated for item in asked if packets),
         "cut": sum(item.score.cut > 0 for item in asked),
         "failed": sum(item.score.finish_reason == "error" for item in asked),
     }
 
 
-def _accuracy(correct: int, questions: int) -> dict[str, Any]:
+def accuracy(correct: int, questions: int) -> dict[str, Any]:
+    """Counts, percent, and the Wilson 95 % interval in percent."""
     low, high = wilson(correct, questions)
     return {
         "questions": questions,

@@ -8,6 +8,7 @@ from eval.coverage import Judge
 from eval.records import EvidenceOutcomes, SideEvidence
 from eval.scored import Scored, by_hops
 from offline.analysis import DeclaredContrast
+from offline.errors import ConfigurationError
 from offline.records import Extraction
 from offline.steps import read_evidence, read_packets
 
@@ -19,6 +20,11 @@ def evidence_outcomes(scored: Scored, asked: Sequence[DeclaredContrast], metric:
     """
     members = scored.populations(contrast.population for contrast in asked)
     views = dict.fromkeys(view for c in asked for view in ((c.a, c.b) if c.view is None else (c.view,)))
+    if pipelines := [view for view in views if view in scored.experiment.served]:
+        raise ConfigurationError(
+            f"--evidence tells what packets held, and {pipelines[0]!r} is a pipeline, which has none: it retrieves while it "
+            "asks; leave --evidence out, or contrast two views"
+        )
     shown = _shown(scored, list(views))
     found = []
     for contrast in asked:

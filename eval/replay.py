@@ -5,7 +5,7 @@ error whose class (and exit code) says which link broke. Nothing is written, the
 read-only copy.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -17,15 +17,16 @@ from eval.metrics import find_metrics
 from eval.score import score_files, score_inputs
 from extract.frontends import extract, extract_by_model, needs_model
 from extract.frontends.records import Extracted
+from extract.pipelines.steps import TRANSCRIPT, replay_pipelines
+from extract.pipelines.stored import read_stored
 from extract.steps import CALLS, TOKENIZER, extracted_files
 from offline.asking import Extractor
-from offline.canonical import encode, file_digest, read_bytes, read_record
+from offline.canonical import compare_lines, file_digest, read_record
 from offline.errors import (
     ExtractionLinkError,
     InputLinkError,
     OutputLinkError,
     PacketLinkError,
-    ReplayError,
     ScoreLinkError,
     SealLinkError,
 )
@@ -42,7 +43,7 @@ from readers.probe import certificate_line, certify, foreign_probe
 from readers.read import make_measure
 from readers.records import Encoded, RerankedBy, Settings
 from readers.requests import make_requests, make_settings, read_requests
-from readers.seal import PROBES, SEAL, count, read_predictions, read_probes, read_seal, reads_folder
+from readers.seal import PIPELINES, PROBES, SEAL, count, pipelines_line, read_predictions, read_probes, read_seal, reads_folder
 from readers.served import Tokenizer
 from readers.tokens import ChatTokenizer, tokenizer_at
 
@@ -50,16 +51,6 @@ from readers.tokens import ChatTokenizer, tokenizer_at
 Report = Callable[[str, str], None]
 # Frontends that a replay runs again, those that ask a model on its recorded answers: ours.
 REPLAYED_FRONTENDS = ("grammar", "llm", "hybrid")
-
-
-def compare_lines(path: Path, records: Sequence[Any], error: type[ReplayError], what: Callable[[Any], str]) -> None:
-    """Raise `error` at the first record whose canonical line is not the stored one; `what` names a record."""
-    stored = read_bytes(path).split(b"\n")[:-1]
-    for number, record in enumerate(records, 1):
-        if number > len(stored) or stored[number - 1] != encode(record):
-            raise error(f"{path}, line {number}: {what(record)} comes out differently when derived again")
-    if len(stored) > len(records):
-        raise error(f"{path}, line {len(records) + 1}: derived again, this line is not there")
 
 
 def check_packets(run: RunFolder, experiment: ResolvedExperiment, measure: Measure) -> int:
@@ -98,9 +89,11 @@ def replay(run: RunFolder, report: Report, *, tokens: bool = True, tokenizers: P
         if tokens:
             at = tokenizer_at(plan.reader.name, tokenizers) or reads_folder(run, plan.reader.name) / "tokenizer"
             _replay_tokens(run, experiment, plan, at, report)
+            _replay_pipelines(run, experiment, plan, at, report)
         else:
-            report("tokens", f"{plan.reader.name}: skipped, --no-tokens was given")
-        _replay_seal(run, plan.reader.name, report)
+            more = ", pipelines too: their calls are token ids" if plan.pipelines else ""
+            report("tokens", f"{plan.reader.name}: skipped, --no-tokens was given{more}")
+        _replay_seal(run, plan, report)
     if run.has("scores"):
         _replay_scores(run, experiment, report)
     else:
@@ -203,19 +196,37 @@ def _replay_tokens(run: RunFolder, experiment: ResolvedExperiment, plan: ReaderP
     report("outputs", f"{name}: {len(predictions)} predictions")
 
 
-def _replay_seal(run: RunFolder, name: str, report: Report) -> None:
+def _replay_pipelines(run: RunFolder, experiment: ResolvedExperiment, plan: ReaderPlan, at: Path, report: Report) -> None:
+    """Run a reader's pipelines again on the answers that were recorded; InputLinkError if another model gave them."""
+    if plan.pipelines:
+        traces, lists, transcript = replay_pipelines(run, experiment, plan, ChatTokenizer.of(plan.reader, at))
+        folder = reads_folder(run, plan.reader.name)
+        if transcript.settings.model != read_requests(folder / "requests").settings.model:
+            raise InputLinkError(f"{folder / PIPELINES / TRANSCRIPT / SETTINGS}: not the model that reads the views")
+        made = f"{len(traces)} traces, {len(lists)} candidate lists, {len(transcript.calls)} calls"
+        report("pipelines", f"{plan.reader.name}: {made}")
+
+
+def _replay_seal(run: RunFolder, plan: ReaderPlan, report: Report) -> None:
     """SealLinkError unless the seal's counts and its certificate are what the files that it covers give."""
+    name = plan.reader.name
     path = reads_folder(run, name) / SEAL
     seal, predictions, probes = read_seal(run, name), read_predictions(run, name), read_probes(run, name)
-    counted = count(read_requests(path.parent / "requests"), predictions)
+    facts = read_stored(run, name).facts() if plan.pipelines else None
+    counted = count(read_requests(path.parent / "requests"), predictions, facts)
     if seal.counts != counted:
         raise SealLinkError(f"{path}: it states {seal.counts}; what it covers gives {counted}")
+    if facts is not None and (seal.sampled or ()) != facts.sampled:
+        raise SealLinkError(f"{path}: it says that {seal.sampled or 'none'} sampled; the calls beside it give {facts.sampled}")
+    if unknown := [found for found in (facts.environments if facts else ()) if found not in seal.environments]:
+        raise SealLinkError(f"{path}: it does not state {unknown[0]}, which answered calls of pipelines")
     if untrue := foreign_probe(probes, predictions):
         raise SealLinkError(f"{path.with_name(PROBES)}, {untrue}")
     certificate = certify(probes, seal.environments) if probes else UNSET
     if seal.certificate != certificate:
         raise SealLinkError(f"{path}: it states {seal.certificate}; the probes beside it give {certificate}")
-    report("seal", f"{name}: {counted.scheduled} questions, {counted.failed} failed; {certificate_line(certificate)}")
+    served = f"; {pipelines_line(counted.pipelines, seal.sampled or ())}" if counted.pipelines else ""
+    report("seal", f"{name}: {counted.scheduled} questions, {counted.failed} failed; {certificate_line(certificate)}{served}")
 
 
 def _check_settings(path: Path, reader: Reader, stored: Settings, tokenizer: Tokenizer) -> None:

@@ -28,7 +28,7 @@ from offline.loaders import kind_of
 from offline.run_folder import REPORT, RunFolder
 
 _PAGE = Path(__file__).with_name("report_page")
-_SCRIPTS = ("page.js", "questions.js", "answers.js", "evidence.js", "start.js")
+_SCRIPTS = ("page.js", "questions.js", "answers.js", "evidence.js", "pipelines.js", "start.js")
 
 
 def write_report(run: RunFolder, out: Path | None = None) -> dict[str, Any]:
@@ -91,11 +91,15 @@ def _facts(source: Source) -> list[tuple[str, str]]:
         f"{sum(question.hop_class == name for question in source.questions)} {HOPS[name]}" for name in source.hop_classes
     )
     lengths = ", ".join(dict.fromkeys(history.length for history in source.histories))
+    experiment = source.scored.experiment
+    sampled = dict.fromkeys(name for seal in source.scored.seals.values() for name in seal.sampled or ())
     return [
         ("data", kind_of(source.scored.experiment.data)),
         ("questions", f"{len(source.questions)} ({asked})" if "all" not in source.hop_classes else str(len(source.questions))),
         ("histories", f"{len(source.histories)}, of length {lengths}"),
-        ("views", ", ".join(source.views)),
+        ("views", ", ".join(experiment.views)),
+        *([("pipelines", ", ".join(experiment.served))] if experiment.served else []),
+        *([("pipelines that sampled", ", ".join(sampled))] if sampled else []),
         *((f"digest of {step}", source.scored.run.need(step).digest) for step in ("data", "packets", "labels")),
     ]
 

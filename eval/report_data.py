@@ -68,7 +68,8 @@ class Islands:
             shown = self._shown(about)
             number = {digest: index for index, digest in enumerate(shown)}
             told |= {q.id: self._told(q, chains[q.id], number) for q in about}
-            self.packed[f"history-{self._numbers[memory.history.id]}"] = pack(_history(memory, chains.values(), shown))
+            told_of = self._told_of({question.id for question in about})
+            self.packed[f"history-{self._numbers[memory.history.id]}"] = pack(_history(memory, chains.values(), shown, told_of))
         in_order = [told[question.id] for question in source.questions]
         blocks = [in_order[start : start + BLOCK] for start in range(0, len(in_order), BLOCK)]
         self.packed |= {f"answers-{number}": pack(block) for number, block in enumerate(blocks)}
@@ -79,10 +80,20 @@ class Islands:
         digests = (packets[question.id].evidence for question in about for packets in source.packets.values())
         return {digest: source.evidence[digest] for digest in digests}
 
+    def _told_of(self, questions: set[str]) -> set[int]:
+        """The records that pipelines retrieved for these questions, or took candidates from."""
+        found: set[int] = set()
+        for (_, _, question), trace in self._source.traces.items():
+            if question in questions:
+                lists = [trace["candidates"] or (), *(hop["candidates"] or () for hop in trace["hops"])]
+                found |= {*trace["evidence"], *(each["position"] for candidates in lists for each in candidates)}
+        return found
+
     def _index(self) -> dict[str, Any]:
         source = self._source
         return {
             "views": source.views,
+            "pipelines": source.scored.experiment.served,
             "readers": source.readers,
             "metrics": source.scored.metrics,
             "headline": METRIC,
@@ -117,14 +128,21 @@ class Islands:
 
     def _told(self, question: Question, walked: list[Any], number: Mapping[str, int]) -> dict[str, Any]:
         source = self._source
-        packets = [source.packets[view][question.id] for view in source.views]
+        packets = [found[question.id] for found in source.packets.values()]
+        pipelines = source.scored.experiment.served
         return {
             "golds": [normalise_answer(gold) for gold in source.golds[question.id]],
             "chain": walked,
             "packets": [[number[p.evidence], p.dropped, p.characters, p.fallback] for p in packets],
+            **({"traces": [self._traces(reader, question.id) for reader in source.readers]} if pipelines else {}),
             "answers": [[self._answer(reader, view, question.id) for view in source.views] for reader in source.readers],
             "findings": [[f.screen, f.gold, f.detail] for f in self._findings.get(question.id, ())],
         }
+
+    def _traces(self, reader: str, question: str) -> list[dict[str, Any] | None]:
+        """How each pipeline went, None for those that the reader does not serve."""
+        source = self._source
+        return [source.traces.get((reader, name, question)) for name in source.scored.experiment.served]
 
     def _answer(self, reader: str, view: str, question: str) -> list[Any] | None:
         """Output, why it ended, records cut, error, the output normalised, and the parsed one where that differs."""
@@ -147,9 +165,12 @@ def chain(memory: Memory, question: Question) -> Iterator[list[Any]]:
         yield [depth[edge.subject], edge.surface, edge.relation, edge.value, edge.position, earlier]
 
 
-def _history(memory: Memory, chains: Any, shown: Mapping[str, Evidence]) -> dict[str, Any]:
-    """Records as [position, line, status], those alone that some evidence or chain has; evidence as runs of their numbers."""
-    needed = {position for evidence in shown.values() for position in evidence.positions}
+def _history(memory: Memory, chains: Any, shown: Mapping[str, Evidence], told: set[int]) -> dict[str, Any]:
+    """Records as [position, line, status], those alone that some evidence, chain or trace (`told`) has.
+
+    Evidence is in runs of their numbers.
+    """
+    needed = told | {position for evidence in shown.values() for position in evidence.positions}
     needed |= {position for walked in chains for step in walked for position in (step[4], *(e[0] for e in step[5]))}
     status = statuses(memory)
     positions = [statement.position for statement in memory.history.statements if statement.position in needed]

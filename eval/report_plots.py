@@ -56,7 +56,7 @@ def figures(source: Source, rows: Sequence[Row], gold_shown: dict[tuple[str, str
             Figure(
                 "Accuracy by history length",
                 "Percent right, with Wilson 95 % intervals.",
-                tuple(_by_length(source, apart, sorted(lengths, key=_size))),
+                tuple(_by_length(source, apart, sorted(lengths, key=by_number))),
                 legend=len(source.readers) > 1,
                 narrow=True,
             )
@@ -68,14 +68,16 @@ def figures(source: Source, rows: Sequence[Row], gold_shown: dict[tuple[str, str
             tuple(_scatter(source, points, "input", lambda point: f"mean input, {point['unit']}", log=True)),
         )
     )
-    for point in points:
+    # A pipeline has no evidence but what it comes to retrieve.
+    held = [point for point in points if (point["view"], point["hop_class"]) in gold_shown]
+    for point in held:
         shown, of = gold_shown[point["view"], point["hop_class"]]
         point["shown"] = 100 * shown / of
     drawn.append(
         Figure(
             "What the evidence holds",
             "Questions with a gold in their evidence, in percent, against percent right; on the dashed line the two are equal.",
-            tuple(_scatter(source, points, "shown", lambda point: "gold in the evidence, %", log=False)),
+            tuple(_scatter(source, held, "shown", lambda point: "gold in the evidence, %", log=False)),
         )
     )
     drawn += _paired(source)
@@ -98,11 +100,12 @@ def _point(row: Row, hop_class: str) -> Row:
     }
 
 
-def _size(length: str) -> tuple[float, str]:
-    """Lengths as numbers where they are (`6k`, `1m`), others behind them."""
-    factor = {"k": 1e3, "m": 1e6}.get(length[-1:].lower(), 1)
+def by_number(length: str) -> tuple[float, str]:
+    """Lengths by the number that they begin with (`6k`, `1m`, `16 versions`), others behind them."""
+    number = length.partition(" ")[0]
+    factor = {"k": 1e3, "m": 1e6}.get(number[-1:].lower(), 1)
     try:
-        return float(length[:-1] if factor > 1 else length) * factor, length
+        return float(number[:-1] if factor > 1 else number) * factor, length
     except ValueError:
         return float("inf"), length
 

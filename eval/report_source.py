@@ -3,11 +3,14 @@
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import get_args
+from typing import Any, get_args
 
 from eval.records import Score
 from eval.scored import Scored, read_scored
+from eval.told import told
+from extract.pipelines.stored import read_stored
 from offline.canonical import read_lines
+from offline.experiment import ReaderPlan
 from offline.records import Evidence, Extraction, History, HopClass, Packet, Question
 from offline.run_folder import RunFolder
 from offline.steps import read_data, read_evidence, read_extraction, read_packets
@@ -15,11 +18,16 @@ from readers.records import Scheduled
 from readers.seal import read_predictions, reads_folder
 
 METRIC = "subem"
+# Reader, view or pipeline, question id.
+Key = tuple[str, str, str]
 
 
 @dataclass(frozen=True)
 class Source:
-    """A scored run with its data and packets. errors: (reader, view, question id) -> why there is no answer."""
+    """A scored run with its data and packets.
+
+    errors: (reader, view, question id) -> why there is no answer. traces: (reader, pipeline, question id) -> how it went.
+    """
 
     scored: Scored
     histories: tuple[History, ...]
@@ -27,12 +35,13 @@ class Source:
     extraction: Extraction
     packets: Mapping[str, Mapping[str, Packet]]
     evidence: Mapping[str, Evidence]
-    errors: Mapping[tuple[str, str, str], str]
+    errors: Mapping[Key, str]
+    traces: Mapping[Key, dict[str, Any]]
 
     @property
     def views(self) -> tuple[str, ...]:
-        """Views in the experiment's order."""
-        return self.scored.experiment.views
+        """Views in the experiment's order, then pipelines; `packets` holds only the former."""
+        return self.scored.experiment.answered
 
     @cached_property
     def readers(self) -> tuple[str, ...]:
@@ -60,6 +69,8 @@ def read_source(run: RunFolder) -> Source:
     """A run, every byte of it verified; StateError unless it is sealed and its stored scores are up to date."""
     scored = read_scored(run)
     experiment, data = scored.experiment, read_data(run)
+    traces = {key: trace for plan in experiment.readers for key, trace in _traces(run, plan)}
+    failed = {key: trace["fault"] for key, trace in traces.items() if trace["finish_reason"] == "error"}
     return Source(
         scored=scored,
         histories=data.histories,
@@ -67,11 +78,19 @@ def read_source(run: RunFolder) -> Source:
         extraction=read_extraction(run),
         packets={view: {p.question: p for p in found} for view, found in read_packets(run, experiment.views).items()},
         evidence=read_evidence(run),
-        errors={key: text for plan in experiment.readers for key, text in _errors(run, plan.reader.name)},
+        errors=failed | {key: text for plan in experiment.readers for key, text in _errors(run, plan.reader.name)},
+        traces=traces,
     )
 
 
-def _errors(run: RunFolder, reader: str) -> Iterator[tuple[tuple[str, str, str], str]]:
+def _traces(run: RunFolder, plan: ReaderPlan) -> Iterator[tuple[Key, dict[str, Any]]]:
+    if plan.pipelines:
+        stored = read_stored(run, plan.reader.name)
+        for trace in stored.traces:
+            yield (plan.reader.name, trace.pipeline, trace.question), told(stored, trace)
+
+
+def _errors(run: RunFolder, reader: str) -> Iterator[tuple[Key, str]]:
     failed = {p.request: p.error or "" for p in read_predictions(run, reader) if p.finish_reason == "error"}
     if failed:
         for scheduled in read_lines(reads_folder(run, reader) / "requests" / "schedule.jsonl", Scheduled):

@@ -1,7 +1,7 @@
 """A whole run, step by step: load, extract, freeze, read, score. Each step is skipped when it is up to date."""
 
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,20 +12,23 @@ from eval.labels import commitment, labels_step
 from eval.populations import check_populations
 from eval.score import score_run
 from extract.frontends import find_frontend
-from extract.steps import extract_step
+from extract.pipelines import find_pipeline
+from extract.pipelines.steps import read_spent, serve_pipelines
+from extract.pipelines.stored import read_stored
+from extract.steps import Spent, extract_step
 from offline.canonical import read_record
 from offline.configuration import find_config, load_yaml
 from offline.errors import ColdreadError, ConfigurationError, EngineError, ModelError, StateError
-from offline.experiment import Experiment, ResolvedExperiment, RetrievalSettings, resolve
+from offline.experiment import Experiment, ReaderPlan, ResolvedExperiment, RetrievalSettings, resolve
 from offline.run_folder import RunFolder
 from offline.steps import freeze_step, fresh, load_step, model_work, raw_source, read_data
 from readers.encode import ENCODER, RERANKER, clear_leftovers, reranked_step, vectors_step
 from readers.engines import check_engine
 from readers.pins import check_pin
 from readers.probe import certificate_line
-from readers.read import Progress, make_measure, probe_reader, read
-from readers.records import Certificate, Encoded, RerankedBy
-from readers.seal import SEAL, reads_folder
+from readers.read import Progress, is_sealed, make_measure, probe_reader, read
+from readers.records import Certificate, Encoded, RerankedBy, StageCounts
+from readers.seal import SEAL, PipelineFacts, pipelines_line, reads_folder
 
 STEPS = ("load", "extract", "encode", "freeze", "read", "score")
 
@@ -93,12 +96,17 @@ def extract(run: RunFolder, experiment: ResolvedExperiment, say: Say, progress: 
     done = extract_step(run, experiment, *(() if extractor is UNSET else (progress(extractor.reader.name),)))
     statuses = ", ".join(f"{count} {status}" for status, count in sorted(done.statuses.items()))
     say("extract", f"{_done(done.written)}: {statuses}")
-    for stage, cost in done.stages.items():
+    _say_costs(lambda what: say("extract", what), done.stages, done.spent, done.written)
+
+
+def _say_costs(say: Callable[[str], None], stages: Mapping[str, StageCounts], spent: Spent | None, written: bool) -> None:
+    """What the stages of an algorithm that asks a model cost."""
+    for stage, cost in stages.items():
         calls = f"{cost.calls} calls ({cost.failed} failed), {cost.input_tokens} tokens in, {cost.output_tokens} out"
-        took = f", {float(done.spent.seconds.get(stage, 0)):.0f} s" if done.spent else ""
-        say("extract", f"{stage}: {calls}{took}")
-    if done.written and done.spent and done.spent.cached:
-        say("extract", f"{done.spent.cached} of {done.spent.cached + done.spent.generated} calls were answered from the cache")
+        took = f", {float(spent.seconds.get(stage, 0)):.0f} s" if spent else ""
+        say(f"{stage}: {calls}{took}")
+    if written and spent and spent.cached:
+        say(f"{spent.cached} of {spent.cached + spent.generated} calls were answered from the cache")
 
 
 def encode(run: RunFolder, experiment: ResolvedExperiment, say: Say, progress: Told) -> None:
@@ -144,7 +152,8 @@ def read_all(
     for plan in plans:
         before = (reads_folder(run, plan.reader.name) / SEAL).is_file()
         try:
-            seal = read(run, experiment, plan, commitment(run), progress(plan.reader.name))
+            facts = _serve(run, experiment, plan, say, progress)
+            seal = read(run, experiment, plan, commitment(run), progress(plan.reader.name), facts)
         except (EngineError, ModelError, ConfigurationError, StateError) as error:
             # One reader's engine or model is no reason to keep the others from reading.
             failed.append(error)
@@ -155,11 +164,27 @@ def read_all(
             "read",
             f"{plan.reader.name}: {'up to date' if before else 'sealed'}, "
             f"{seal.counts.scheduled} questions through {seal.counts.generated} requests, {seal.counts.failed} failed, "
-            f"{seal.counts.cut} with evidence cut, seal {seal.root}; {certificate_line(seal.certificate)}",
+            f"{seal.counts.cut} with evidence cut, seal {seal.root}; {certificate_line(seal.certificate)}"
+            + (f"; {pipelines_line(seal.counts.pipelines, seal.sampled or ())}" if seal.counts.pipelines else ""),
         )
     if failed:
         more = f" ({len(failed)} of {len(plans)} readers were not read)" if len(plans) > 1 else ""
         raise type(failed[0])(f"{failed[0]}{more}")
+
+
+def _serve(
+    run: RunFolder, experiment: ResolvedExperiment, plan: ReaderPlan, say: Say, progress: Callable[[str], Progress]
+) -> PipelineFacts | None:
+    """Run a reader's pipelines, unless it serves none or is sealed, and say what they cost."""
+    name = plan.reader.name
+    if not plan.pipelines or is_sealed(run, name):
+        return None
+    tell = progress(f"{name}, pipelines")
+    written = serve_pipelines(run, experiment, plan, lambda answered, wave: tell(0, 0, answered, wave))
+    stored = read_stored(run, name)
+    say("read", f"{name}: pipelines {_done(written)}, {len(stored.traces)} traces")
+    _say_costs(lambda what: say("read", f"{name}: {what}"), stored.transcript.counts(), read_spent(run, name), written)
+    return stored.facts()
 
 
 def probe(run: RunFolder, experiment: ResolvedExperiment, reader: str, size: int) -> tuple[Certificate, dict[str, str]]:
@@ -184,6 +209,8 @@ def start(run: RunFolder, plan: Plan, say: Say) -> None:
     check_populations(experiment)
     for each in experiment.readers:
         check_engine(each.reader)
+        for name in each.pipelines or ():
+            find_pipeline(name)
     if experiment.extractor is not UNSET:
         check_engine(experiment.extractor.reader)
     raw_source(experiment, plan.data)

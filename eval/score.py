@@ -1,8 +1,11 @@
 """Scoring: sealed predictions against opened labels, by every metric, with every disagreement listed."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+import msgspec
 
 from eval.audit import verify_run
 from eval.labels import open_labels
@@ -10,6 +13,8 @@ from eval.metrics import Metric, find_metrics
 from eval.metrics.subem import substring_exact_match
 from eval.records import Cell, Score
 from eval.statistics import wilson
+from extract.pipelines.steps import pipelines_folder, read_traces
+from extract.pipelines.stored import failed
 from offline.canonical import read_lines, write_lines
 from offline.errors import StateError
 from offline.experiment import ResolvedExperiment
@@ -20,37 +25,55 @@ from readers.seal import read_predictions, read_seal, reads_folder
 
 __all__ = ["score_run", "substring_exact_match"]
 
-# reader, view, hop class, history length (None where pooled)
+# reader, view or pipeline, hop class, history length (None where pooled)
 CellKey = tuple[str, str, str, str | None]
 
 
 def score_reader(run: RunFolder, reader: str, golds: Mapping[str, Sequence[str]], metrics: Mapping[str, Metric]) -> list[Score]:
-    """Every scheduled question of one reader, in schedule order; a failed generation is a wrong answer."""
+    """Every scheduled question of one reader, in schedule order, then its pipelines' traces; a failed one is a wrong answer."""
     data = read_data(run)
     questions = {question.id: question for question in data.questions}
     lengths = {history.id: history.length for history in data.histories}
-    predictions = {prediction.request: prediction for prediction in read_predictions(run, reader)}
     scores = []
-    for scheduled in read_lines(reads_folder(run, reader) / "requests" / "schedule.jsonl", Scheduled):
-        prediction, question = predictions[scheduled.request], questions[scheduled.question]
-        right = prediction.finish_reason != "error"
+    for answer in _answers(run, reader):
+        question, right = questions[answer.question], answer.finish_reason != "error"
         scores.append(
             Score(
                 reader=reader,
-                view=scheduled.view,
+                view=answer.view,
                 question=question.id,
                 row=question.row,
                 hop_class=question.hop_class,
                 hops=question.hops,
                 length=lengths[question.history],
-                prediction=prediction.text,
-                finish_reason=prediction.finish_reason,
+                prediction=answer.text,
+                finish_reason=answer.finish_reason,
                 golds=tuple(golds[question.id]),
-                cut=scheduled.cut,
-                metrics={name: right and metric(prediction.text, golds[question.id]) for name, metric in metrics.items()},
+                cut=answer.cut,
+                metrics={name: right and metric(answer.text, golds[question.id]) for name, metric in metrics.items()},
             )
         )
     return scores
+
+
+@dataclass(frozen=True)
+class _Answer:
+    """What is scored of one question; `view` may be a pipeline."""
+
+    view: str
+    question: str
+    text: str
+    finish_reason: str
+    cut: int
+
+
+def _answers(run: RunFolder, reader: str) -> Iterator[_Answer]:
+    predictions = {prediction.request: prediction for prediction in read_predictions(run, reader)}
+    for scheduled in read_lines(reads_folder(run, reader) / "requests" / "schedule.jsonl", Scheduled):
+        prediction = predictions[scheduled.request]
+        yield _Answer(scheduled.view, scheduled.question, prediction.text, prediction.finish_reason, scheduled.cut)
+    for trace in read_traces(run, reader) if pipelines_folder(run, reader).is_dir() else ():
+        yield _Answer(trace.pipeline, trace.question, trace.answer, "error" if failed(trace) else "stop", 0)
 
 
 def _cell(key: CellKey, scores: Sequence[Score], blind: bool) -> Cell:
@@ -169,6 +192,7 @@ def score_summary(run: RunFolder, experiment: ResolvedExperiment) -> dict[str, A
             "scheduled": seal.counts.scheduled,
             "failed": seal.counts.failed,
             "cut": seal.counts.cut,
+            **({"pipelines": msgspec.to_builtins(seal.counts.pipelines)} if seal.counts.pipelines else {}),
         }
         for cell in read_cells(run, name):
             if cell.length is None:

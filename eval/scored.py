@@ -45,8 +45,8 @@ class Scored:
         return populations(self.run, self.experiment, self.golds, list(dict.fromkeys(names)))
 
     def readers_of(self, *views: str) -> list[str]:
-        """The readers that read all of these views."""
-        return [plan.reader.name for plan in self.experiment.readers if {*views} <= {*plan.views}]
+        """The readers that answered through all of these views and pipelines."""
+        return [plan.reader.name for plan in self.experiment.readers if {*views} <= {*plan.answered}]
 
     def sides(self, contrast: DeclaredContrast) -> tuple[Scores, Scores]:
         """The scores of A and of B; StateError if the run has none, or if two readers were not given the same messages."""

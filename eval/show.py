@@ -1,15 +1,22 @@
-"""One question's whole story: what each view shows, what each reader said, and, once scored, how it was scored."""
+"""One question's whole story: what each view shows, what each reader said, how pipelines went, and, once scored, the scores."""
 
 import difflib
+from collections.abc import Iterator
 from typing import Any
 
 from eval.records import Score
+from eval.told import told
+from extract.pipelines.stored import read_stored
 from offline.canonical import read_lines
 from offline.errors import StateError
+from offline.experiment import ReaderPlan
 from offline.run_folder import RunFolder
 from offline.steps import read_data, read_evidence, read_packets
 from readers.records import Scheduled
 from readers.seal import read_predictions, reads_folder, verify_reads
+
+# By reader and view.
+Scores = dict[tuple[str, str], Score]
 
 
 def show(run: RunFolder, question_id: str) -> dict[str, Any]:
@@ -33,6 +40,7 @@ def show(run: RunFolder, question_id: str) -> dict[str, Any]:
                 "evidence": evidence[packet.evidence].text,
                 "answers": {},
             }
+    pipelines: dict[str, dict[str, Any]] = {}
     scores = _scores(run, [plan.reader.name for plan in experiment.readers], question_id)
     for plan in experiment.readers:
         name = plan.reader.name
@@ -50,6 +58,8 @@ def show(run: RunFolder, question_id: str) -> dict[str, Any]:
                     "error": prediction.error,
                     "metrics": score.metrics if score else None,
                 }
+        for pipeline, story in _stories(run, plan, question_id, scores):
+            pipelines.setdefault(pipeline, {})[name] = story
     golds = next((list(score.golds) for score in scores.values()), None)
     return {
         "question": question.id,
@@ -59,10 +69,21 @@ def show(run: RunFolder, question_id: str) -> dict[str, Any]:
         "hops": question.hops,
         "golds": golds,
         "views": views,
+        **({"pipelines": pipelines} if pipelines else {}),
     }
 
 
-def _scores(run: RunFolder, readers: list[str], question_id: str) -> dict[tuple[str, str], Score]:
+def _stories(run: RunFolder, plan: ReaderPlan, question: str, scores: Scores) -> Iterator[tuple[str, dict[str, Any]]]:
+    """What each of a reader's pipelines made of a question."""
+    if plan.pipelines:
+        stored = read_stored(run, plan.reader.name)
+        for trace in stored.traces:
+            if trace.question == question:
+                score = scores.get((plan.reader.name, trace.pipeline))
+                yield trace.pipeline, {**told(stored, trace), "metrics": score.metrics if score else None}
+
+
+def _scores(run: RunFolder, readers: list[str], question_id: str) -> Scores:
     if not run.has("scores"):
         return {}
     run.need("scores")

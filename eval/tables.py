@@ -1,7 +1,7 @@
 """What the command line prints for people: tables that fit 100 columns, and one question's story."""
 
 import unicodedata
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from rich import box
@@ -83,6 +83,12 @@ def estimate(console: Console, result: dict[str, Any]) -> None:
             size or "nothing",
         )
     console.print(table)
+    if (work := result.get("extract")) is not None:
+        counted = "input_tokens" in work
+        tokens = f", {work['input_tokens']} tokens in, about {work['output_tokens_about']} out" if counted else ""
+        minutes = f", ~{work['minutes']} minutes" if work.get("minutes") is not None else ""
+        plan = f"{work['statements']} texts in {work['calls']} calls{tokens}{minutes}; repairs and mappings come on top"
+        console.print(escape(f"extraction by {work['model']}: {plan}"), highlight=False, soft_wrap=True)
     for name, work in result.get("encode", {}).items():
         counts = ", ".join(f"{count} {what}" for what, count in work.items() if what != "download")
         lacking = work["download"]
@@ -95,6 +101,15 @@ def estimate(console: Console, result: dict[str, Any]) -> None:
     for name, cost in result["readers"].items():
         if cost["download"]:
             console.print(escape(f"{name}: would download {cost['download']['model']}"), highlight=False)
+        if served := cost.get("pipelines"):
+            console.print(
+                escape(
+                    f"{name}: {served['pipelines']} pipelines for {served['questions']} questions make at least "
+                    f"{served['calls_at_least']} calls, not counted above; what more they ask, and its tokens, hangs on answers"
+                ),
+                highlight=False,
+                soft_wrap=True,
+            )
         if "note" in cost:
             console.print(escape(f"{name}: tokens guessed from characters: {cost['note']}"), highlight=False)
 
@@ -193,9 +208,38 @@ def story(console: Console, result: dict[str, Any]) -> None:
         if len(lines) > _LINES:
             line(f"    … {len(lines) - _LINES} more lines (--json prints all)")
         for reader, answer in shown["answers"].items():
-            verdict = ", ".join(f"{name} {'right' if right else 'wrong'}" for name, right in (answer["metrics"] or {}).items())
             cut = f", {answer['records_cut']} oldest records cut" if answer["records_cut"] else ""
-            line(f"  {reader}: {answer['text']!r} [{answer['finish_reason']}{cut}] {verdict}")
+            line(f"  {reader}: {answer['text']!r} [{answer['finish_reason']}{cut}] {_verdicts(answer)}")
+    for pipeline, answers in result.get("pipelines", {}).items():
+        line("")
+        line(f"{pipeline} (pipeline)")
+        for reader, found in answers.items():
+            for text in _trace_lines(reader, found):
+                line(text)
+
+
+def _trace_lines(reader: str, found: dict[str, Any]) -> Iterator[str]:
+    """How a pipeline came to its answer: candidates, hops, and each answer of the model."""
+    fault = f", {found['fault']}" if found["fault"] else ""
+    yield f"  {reader}: {found['answer']!r} [{found['answered_by']}{fault}] {_verdicts(found)}"
+    yield f"    retrieved: {' '.join(map(str, found['evidence'])) or 'nothing'}"
+    yield from _candidate_lines(found["candidates"], "    ")
+    for hop in found["hops"]:
+        reason = f" ({hop['reason']})" if hop["reason"] else ""
+        yield f"    hop {hop['number']}: {hop['resolved'] or hop['query']!r} {hop['outcome']} {hop['answer'] or ''}{reason}"
+        yield from _candidate_lines(hop["candidates"], "      ")
+    for call in found["calls"]:
+        yield f"    {call['stage']} [{call['finish_reason']}]: {(call['error'] or call['text'])[:400]!r}"
+
+
+def _candidate_lines(candidates: list[dict[str, Any]] | None, indent: str) -> Iterator[str]:
+    for each in candidates or ():
+        foreign = f" (not given to the policy: {each['foreign']})" if each["foreign"] else ""
+        yield f"{indent}candidate [{each['position']}] {each['entity']!r}: {each['text'][:200]}{foreign}"
+
+
+def _verdicts(answer: dict[str, Any]) -> str:
+    return ", ".join(f"{name} {'right' if right else 'wrong'}" for name, right in (answer["metrics"] or {}).items())
 
 
 def certificate(console: Console, result: dict[str, Any]) -> None:

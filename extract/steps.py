@@ -24,7 +24,7 @@ CALLS, TOKENIZER = "calls", "tokenizer"
 
 
 class Spent(Record, frozen=True):
-    """What an extraction by a model took, beside its manifest.
+    """What a step that asks a model took, beside its manifest.
 
     seconds: generating, by stage, decimals; a cached call counts as it took when it was made. cached, generated: calls.
     """
@@ -82,12 +82,13 @@ def _by_model(run: RunFolder, experiment: ResolvedExperiment, extractor: Extract
         (folder / TOKENIZER).mkdir()
         copy_tokenizer(model_folder, folder / TOKENIZER)
         write_record(folder / ENVIRONMENTS, live.resolved())
-        write_record(folder / SIDE, _spent(live))
+        write_record(folder / SIDE, spent(live))
 
     return run.step("extraction", {**inputs, "model": model.fingerprint}, write)
 
 
-def _spent(live: Live) -> Spent:
+def spent(live: Live) -> Spent:
+    """What the calls of a live source took."""
     return Spent({stage: f"{seconds:.3f}" for stage, seconds in live.seconds.items()}, live.cached, live.generated)
 
 

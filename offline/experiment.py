@@ -49,6 +49,20 @@ class SyntheticData(Record, frozen=True, tag="synthetic", tag_field="kind"):
     rows: tuple[str, ...] = ()
 
 
+class VersionsData(Record, frozen=True, tag="versions", tag_field="kind"):
+    """A seeded stream in which each key that is asked about is stated V times: one history for each V of `versions`.
+
+    statements: of each history. questions: about each. dated: statements carry a timestamp, and positions are ranks.
+    """
+
+    seed: int = 7
+    versions: tuple[int, ...] = (2, 4, 8, 16)
+    questions: int = 25
+    statements: int = 600
+    dated: bool = False
+    rows: tuple[str, ...] = ()
+
+
 class PluginData(Record, frozen=True, tag="plugin", tag_field="kind"):
     """A third party's loader (entry point group `coldread.loaders`)."""
 
@@ -58,7 +72,9 @@ class PluginData(Record, frozen=True, tag="plugin", tag_field="kind"):
     rows: tuple[str, ...] = ()
 
 
-Data = FactConsolidationData | PlainData | SyntheticData | PluginData
+# Data that is drawn, and comes from no file.
+Drawn = SyntheticData | VersionsData
+Data = FactConsolidationData | PlainData | SyntheticData | VersionsData | PluginData
 
 
 class GrammarForms(Record, frozen=True):
@@ -199,6 +215,11 @@ class ReaderPlan(Record, frozen=True):
     views: tuple[str, ...]
     pipelines: tuple[str, ...] | UnsetType = UNSET
 
+    @property
+    def answered(self) -> tuple[str, ...]:
+        """All that it answers questions through: its views, then its pipelines."""
+        return (*self.views, *(self.pipelines or ()))
+
 
 class ResolvedExperiment(Record, frozen=True):
     """An experiment with every name replaced by its content; what a run folder's experiment.yaml holds."""
@@ -217,6 +238,16 @@ class ResolvedExperiment(Record, frozen=True):
     extractor: Extractor | UnsetType = UNSET
     pipelines: PipelineSettings | UnsetType = UNSET
     format: Literal[1] = 1
+
+    @property
+    def served(self) -> tuple[str, ...]:
+        """The pipelines that any reader serves, in order of first mention."""
+        return tuple(dict.fromkeys(name for plan in self.readers for name in plan.pipelines or ()))
+
+    @property
+    def answered(self) -> tuple[str, ...]:
+        """All that questions are answered through: the views, then the pipelines."""
+        return (*self.views, *self.served)
 
 
 def _plan(use: ReaderUse, experiment: Experiment, where: str) -> ReaderPlan:
@@ -355,13 +386,11 @@ def resolve(experiment: Experiment, limit: int | None, where: str) -> ResolvedEx
     check(len(set(names)) == len(names), f"{where}: two readers share a name")
     analysis = experiment.analysis
     if analysis is not UNSET:
-        answered = {p.reader.name: (*p.views, *(p.pipelines or ())) for p in plans}
-        known = (*experiment.views, *(name for p in plans for name in p.pipelines or ()))
+        answered = {plan.reader.name: plan.answered for plan in plans}
+        known = (*experiment.views, *(name for plan in plans for name in plan.pipelines or ()))
         analysis = resolve_analysis(analysis, known, answered, where)
     # Where the data lies is not what it is: the run records the source's sha256 instead of a path of this machine.
-    data = (
-        experiment.data if isinstance(experiment.data, SyntheticData) else msgspec.structs.replace(experiment.data, path=None)
-    )
+    data = experiment.data if isinstance(experiment.data, Drawn) else msgspec.structs.replace(experiment.data, path=None)
     frontend = experiment.frontend
     if grammar is not None:
         frontend = msgspec.structs.replace(frontend, grammar=grammar.name)

@@ -9,15 +9,15 @@ from msgspec import UNSET
 from offline.canonical import digest_of, read_lines, write_lines
 from offline.errors import ConfigurationError, StateError
 from offline.experiment import (
+    Drawn,
     FactConsolidationData,
     PlainData,
     PluginData,
     ResolvedExperiment,
     RetrievalSettings,
-    SyntheticData,
 )
 from offline.freeze import Frozen, freeze, memories
-from offline.loaders import load
+from offline.loaders import kind_of, load
 from offline.loaders.raw import RawSource
 from offline.memory import Measure, Memory
 from offline.records import Evidence, Extraction, History, Packet, Question, Relation, StatementExtraction
@@ -28,17 +28,17 @@ from offline.views.retrieval import RetrievalView
 
 
 def raw_source(experiment: ResolvedExperiment, path: Path | None) -> RawSource | None:
-    """Where an experiment's raw rows come from: the given file, else the hub; None for synthetic data."""
+    """Where an experiment's raw rows come from: the given file, else the hub; None for data that is drawn."""
     data = experiment.data
-    if path is not None and isinstance(data, SyntheticData):
-        raise ConfigurationError("synthetic data takes no --data; its seed and sizes stand in the experiment")
+    if path is not None and isinstance(data, Drawn):
+        raise ConfigurationError(f"{kind_of(data)} data takes no --data; its seed and sizes stand in the experiment")
     if path is not None and not path.is_file():
         raise ConfigurationError(f"--data {path}: {'not a file' if path.exists() else 'no such file'}")
     if isinstance(data, FactConsolidationData) and path is None:
         return RawSource(repository=data.repository, revision=data.revision, split=data.split)
     if isinstance(data, PlainData) and path is None:
         raise ConfigurationError("plain data needs a file: give `path` in the experiment, or --data PATH")
-    if isinstance(data, (SyntheticData, PluginData)) and path is None:
+    if isinstance(data, Drawn | PluginData) and path is None:
         return None
     return RawSource(path=path)
 

@@ -3,6 +3,7 @@
 The cache is content-addressed. Its unit is a batch, since greedy output can depend on what shares one: its name is the digest
 of its calls' digests, and each of those covers input ids, decoding, stop ids and the fingerprint of model, engine and settings.
 So an interrupted algorithm resumes, the same work in another run costs nothing, and another model or prompt never meets it.
+A batch in which something failed is not kept: what failed once need not fail again.
 """
 
 import os
@@ -119,7 +120,8 @@ class Live:
         if jobs:
             try:
                 for entry in share(self._started(), [job for job, _ in jobs.values()]):
-                    self.cache.put(entry)
+                    if all(output.finish_reason != "error" for output in entry.outputs):
+                        self.cache.put(entry)
                     self.generated += len(entry.outputs)
                     self._take(entry, jobs[entry.batch][1], calls, found)
                     self.progress(len(found), len(calls))

@@ -1,5 +1,6 @@
 """Reading: requests frozen, a reader process fed with them batch by batch, predictions journalled, sealed at the end."""
 
+import shutil
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -7,9 +8,10 @@ from functools import lru_cache
 from pathlib import Path
 
 import msgspec
+from msgspec import UNSET, UnsetType
 
 from offline.canonical import digest_of, encode, file_digest, storage, write_lines, write_record
-from offline.errors import AlteredError, ConfigurationError, EngineError
+from offline.errors import AlteredError, ConfigurationError, EngineError, StateError
 from offline.experiment import ReaderPlan, ResolvedExperiment
 from offline.memory import Measure
 from offline.run_folder import MANIFEST, RunFolder, make_manifest, verify_folder
@@ -24,10 +26,12 @@ from readers.records import Certificate, JournalEntry, Model, Output, Prediction
 from readers.requests import Requests, batches_of, make_requests, make_settings, read_requests, write_requests
 from readers.seal import (
     JOURNAL,
+    PIPELINES,
     PREDICTIONS,
     PROBES,
     SEAL,
     TIMINGS,
+    PipelineFacts,
     close,
     count,
     read_predictions,
@@ -127,7 +131,7 @@ def generate(
     total = sum(map(len, batches))
     done = total - sum(len(batch) for _, batch in todo)
     progress(len(batches) - len(todo), len(batches), done, total)
-    size = SAMPLE if reader.probe is msgspec.UNSET else reader.probe
+    size = SAMPLE if reader.probe is UNSET else reader.probe
     kept = kept_probes(probes, requests)
     # Probes of a run that still has batches to do are not of this one: an earlier plan may have made other batches.
     before = [probe for probe in kept if probe.condition != "run"]
@@ -185,11 +189,28 @@ def _resumable() -> Iterator[None]:
         raise EngineError(f"{error}; finished batches are kept, `coldread read` resumes after them") from error
 
 
-def read(run: RunFolder, experiment: ResolvedExperiment, plan: ReaderPlan, commitment: Commitment, progress: Progress) -> Seal:
-    """Read one reader's packets and seal the predictions; a sealed reader is verified and left alone."""
+def is_sealed(run: RunFolder, reader: str) -> bool:
+    """Whether a reader is sealed, be it that a kill left the end of it undone; such a reader is never extended."""
+    folder = reads_folder(run, reader)
+    return (folder / SEAL).is_file() or (folder / MANIFEST).is_file()
+
+
+def read(
+    run: RunFolder,
+    experiment: ResolvedExperiment,
+    plan: ReaderPlan,
+    commitment: Commitment,
+    progress: Progress,
+    served: PipelineFacts | None = None,
+) -> Seal:
+    """Read one reader's packets and seal the predictions; a sealed reader is verified and left alone.
+
+    served: of its pipelines, which have run already: the seal covers them too. StateError if it names some and they have not.
+    """
     folder = reads_folder(run, plan.reader.name)
-    if (folder / SEAL).is_file() or (folder / MANIFEST).is_file():
+    if is_sealed(run, plan.reader.name):
         return _finish(run, plan.reader.name)
+    pipelines = _pipelines(run, plan, served)
     model_folder = locate(plan.reader)
     requests = freeze_requests(run, experiment, plan, model_folder)
     journal = Journal(folder / JOURNAL)
@@ -201,7 +222,8 @@ def read(run: RunFolder, experiment: ResolvedExperiment, plan: ReaderPlan, commi
     write_lines(folder / PREDICTIONS, predictions)
     seconds = sum(float(entry.seconds) for entry in entries.values())
     write_record(folder / TIMINGS, Timings(seconds=f"{seconds:.3f}", batches=len(entries)))
-    environments = _distinct(entry.environment for entry in entries.values())
+    answered = served.environments if served else ()
+    environments = _distinct((*(entry.environment for entry in entries.values()), *answered))
     probes = read_probes(run, plan.reader.name)
     seal = Seal(
         reader=plan.reader.name,
@@ -214,13 +236,30 @@ def read(run: RunFolder, experiment: ResolvedExperiment, plan: ReaderPlan, commi
         predictions=file_digest(folder / PREDICTIONS),
         fingerprint=requests.settings.fingerprint,
         environments=environments,
-        counts=count(requests, predictions),
+        counts=count(requests, predictions, served),
         labels=commitment.labels,
         ledger=commitment.ledger,
-        certificate=certify(probes, environments) if probes else msgspec.UNSET,
+        certificate=certify(probes, environments) if probes else UNSET,
+        pipelines=pipelines,
+        sampled=served.sampled or UNSET if served else UNSET,
     )
     write_record(folder / SEAL, close(seal))
     return _finish(run, plan.reader.name)
+
+
+def _pipelines(run: RunFolder, plan: ReaderPlan, served: PipelineFacts | None) -> str | UnsetType:
+    """The digest of a reader's pipelines, unset if it serves none; StateError if they have not run."""
+    step = f"reads/{plan.reader.name}/{PIPELINES}"
+    if plan.pipelines is UNSET:
+        # Of an earlier experiment of this unsealed run.
+        with storage(run.step_folder(step)):
+            shutil.rmtree(run.step_folder(step), ignore_errors=True)
+        return UNSET
+    if served is None or not run.has(step):
+        raise StateError(
+            f"{run.path}: the pipelines of reader {plan.reader.name!r} have not run; run `coldread read {run.path}` first"
+        )
+    return run.need(step).digest
 
 
 def probe_reader(
@@ -232,6 +271,8 @@ def probe_reader(
     """
     model_folder = locate(plan.reader)
     requests = freeze_requests(run, experiment, plan, model_folder)
+    if not requests.requests:
+        raise StateError(f"{run.path}: reader {plan.reader.name!r} reads no view, and probes are made of requests of views")
     with engines_for(run, experiment, requests, model_folder).run() as (process,):
         probes = probe(process, requests, size)
         if plan.reader.name in run.sealed_readers():

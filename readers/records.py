@@ -95,9 +95,9 @@ class Output(Record, frozen=True):
 class Decoding(Record, frozen=True):
     """How a call's answer is decoded.
 
-    output_cap: new tokens at most. schema: a JSON Schema, as canonical JSON, that the engine holds the answer to; None = free
-    text. temperature: a decimal; `0` is greedy, anything else samples with `seed`. again: counts up where the same call is made
-    once more on purpose, so that it is not answered from what is known.
+    output_cap: new tokens at most. schema: a JSON Schema that the engine holds the answer to, its fields in that order; None
+    = free text. temperature: a decimal; `0` is greedy, anything else samples with `seed`. again: counts up where the same
+    call is made once more on purpose, so that it is not answered from what is known.
     """
 
     output_cap: int
@@ -203,11 +203,24 @@ class Certificate(Record, frozen=True):
     probes: str
 
 
+class PipelineCounts(Record, frozen=True):
+    """What a seal covers of pipelines. questions: once for each pipeline; failed: those that a fault left without an answer.
+
+    calls: distinct ones, which pipelines may share; input_tokens, output_tokens: theirs, as in `Counts`.
+    """
+
+    questions: int
+    failed: int
+    calls: int
+    input_tokens: int
+    output_tokens: int
+
+
 class Counts(Record, frozen=True):
-    """What a seal covers, counted. scheduled: questions; generated: distinct requests.
+    """What a seal covers, counted. scheduled: questions of views; generated: distinct requests.
 
     failed, cut: scheduled questions without an answer, and with evidence records left out to meet the input cap.
-    input_tokens, output_tokens: ids; for a served model, bytes.
+    input_tokens, output_tokens: ids; for a served model, bytes. pipelines: what is not of views; unset if there are none.
     """
 
     scheduled: int
@@ -216,6 +229,7 @@ class Counts(Record, frozen=True):
     cut: int
     input_tokens: int
     output_tokens: int
+    pipelines: PipelineCounts | UnsetType = UNSET
 
 
 class Seal(Record, frozen=True):

@@ -1,14 +1,16 @@
 """Seals: what closes a reader's predictions before any label is opened, and how it is checked."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import msgspec
+from msgspec import UNSET
 
 from offline.canonical import digest_of, file_digest, read_lines, read_record, self_digest
 from offline.errors import AlteredError, SealLinkError, StateError
 from offline.run_folder import MANIFEST, RunFolder, verify_folder
-from readers.records import Counts, Prediction, Probe, Seal
+from readers.records import Counts, PipelineCounts, Prediction, Probe, Seal
 from readers.requests import Requests
 
 SEAL = "seal.json"
@@ -17,7 +19,20 @@ TIMINGS = "timings.json"
 JOURNAL = "journal.jsonl"
 PROBES = "probes.jsonl"
 # Folders beside the sealed files; each has a manifest of its own.
-PARTS = ("requests", "tokenizer")
+PIPELINES = "pipelines"
+PARTS = ("requests", "tokenizer", PIPELINES)
+
+
+@dataclass(frozen=True)
+class PipelineFacts:
+    """What a reader's pipelines did, as its seal states it: those that sampled, counts, and what answered their calls.
+
+    Whoever runs pipelines (extract/pipelines) derives it from the folder that the seal covers.
+    """
+
+    sampled: tuple[str, ...]
+    counts: PipelineCounts
+    environments: tuple[dict[str, str], ...]
 
 
 def close(seal: Seal) -> Seal:
@@ -25,7 +40,7 @@ def close(seal: Seal) -> Seal:
     return msgspec.structs.replace(seal, root=self_digest(seal, "root"))
 
 
-def count(requests: Requests, predictions: Sequence[Prediction]) -> Counts:
+def count(requests: Requests, predictions: Sequence[Prediction], served: PipelineFacts | None = None) -> Counts:
     """The counts that a seal states, from what it covers."""
     failed = {prediction.request for prediction in predictions if prediction.finish_reason == "error"}
     return Counts(
@@ -35,7 +50,15 @@ def count(requests: Requests, predictions: Sequence[Prediction]) -> Counts:
         cut=sum(scheduled.cut > 0 for scheduled in requests.schedule),
         input_tokens=sum(request.length for request in requests.requests),
         output_tokens=sum(len(prediction.output_ids) for prediction in predictions),
+        pipelines=UNSET if served is None else served.counts,
     )
+
+
+def pipelines_line(counts: PipelineCounts, sampled: Sequence[str]) -> str:
+    """What a seal states of pipelines in one line."""
+    also = f", sampled: {', '.join(sampled)}" if sampled else ""
+    made = f"{counts.calls} calls, {counts.input_tokens} tokens in, {counts.output_tokens} out"
+    return f"pipelines: {counts.questions} questions, {counts.failed} failed, {made}{also}"
 
 
 def reads_folder(run: RunFolder, reader: str) -> Path:
@@ -79,8 +102,12 @@ def verify_reads(run: RunFolder, reader: str, tokenizers: Path | None = None) ->
     if not (folder / MANIFEST).is_file():
         raise AlteredError(f"{folder / MANIFEST} is missing; restore it, or let `coldread read {run.path}` finish the seal")
     top = verify_folder(folder, beside=PARTS)
-    for name, expected, at in (("requests", seal.requests, None), ("tokenizer", seal.tokenizer, tokenizers)):
-        if verify_folder(folder / name, files_at=at).digest != expected:
+    if seal.pipelines is UNSET and (folder / PIPELINES).exists():
+        raise SealLinkError(f"{folder / PIPELINES}: the seal of {reader!r} covers no pipelines; remove it")
+    covered = {"requests": seal.requests, "tokenizer": seal.tokenizer, PIPELINES: seal.pipelines}
+    for name, expected in covered.items():
+        at = tokenizers if name == "tokenizer" else None
+        if expected is not UNSET and verify_folder(folder / name, files_at=at).digest != expected:
             raise SealLinkError(f"{folder / name / MANIFEST}: not the {name} that the seal of {reader!r} covers")
     if file_digest(folder / PREDICTIONS) != seal.predictions:
         raise SealLinkError(f"{folder / PREDICTIONS}: not the predictions that the seal of {reader!r} covers")

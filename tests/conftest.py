@@ -9,10 +9,12 @@ import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from uuid import uuid4
 
 import pytest
 from hypothesis import HealthCheck, settings
 from tiny import coldread, make_model, write_engine, write_experiment, write_rows
+from tiny_pipelines import engine, make_served_run
 from tiny_retrieval import make_causal_reranker, make_cross_encoder, make_encoder
 from worlds import HEADING, experiment, real_file
 
@@ -53,6 +55,14 @@ def chromium() -> str | None:
     """The Chromium that tests marked `browser` drive; None if there is none."""
     names = ("chromium", "chromium-browser", "google-chrome")
     return os.environ.get("CHROMIUM") or next(filter(None, map(shutil.which, names)), None)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _calls(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Answers of models are kept in a folder of this session, not in the user's cache."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("COLDREAD_CALLS", str(tmp_path_factory.mktemp("calls")))
+        yield
 
 
 @pytest.fixture(scope="session")
@@ -161,16 +171,43 @@ def copied_run(scored_run: Path, tmp_path: Path) -> Path:
     return Path(shutil.copytree(scored_run, tmp_path / "copied"))
 
 
+@pytest.fixture(autouse=True)
+def own_cache(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Answers of models are kept apart for each test: installed engines of one name answer as the test says."""
+    monkeypatch.setenv("COLDREAD_CALLS", str(tmp_path_factory.getbasetemp() / "calls" / uuid4().hex))
+
+
+@pytest.fixture(scope="session")
+def served_run(tmp_path_factory: pytest.TempPathFactory, tiny_model: Path) -> Path:
+    """A run of cmc and every pipeline, by the reader without a model of tiny_pipelines, scored. Tests work on copies."""
+    folder = tmp_path_factory.mktemp("served")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("COLDREAD_CALLS", str(folder / "calls"))
+        install_engine(patch, folder, *engine())
+        return make_served_run(folder, tiny_model)
+
+
+@pytest.fixture
+def copied_served_run(served_run: Path, tmp_path: Path) -> Path:
+    """A copy of the served run."""
+    return Path(shutil.copytree(served_run, tmp_path / "copied-served"))
+
+
+def install_engine(patch: pytest.MonkeyPatch, folder: Path, body: str, more: str = "") -> Path:
+    """Install a third party's package with an engine called `theirs` (tiny.write_engine), for reader processes too."""
+    site = write_engine(folder, body, more)
+    before = os.environ.get("PYTHONPATH")
+    patch.setenv("PYTHONPATH", os.pathsep.join([str(site), *([before] if before else [])]))
+    patch.syspath_prepend(site)
+    return site
+
+
 @pytest.fixture
 def plugin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Path]:
-    """Installs a third party's package with an engine called `theirs` (tiny.write_engine), for reader processes too."""
+    """Installs an engine as `install_engine` does."""
 
     def install(body: str, more: str = "") -> Path:
-        site = write_engine(tmp_path, body, more)
-        before = os.environ.get("PYTHONPATH")
-        monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(site), *([before] if before else [])]))
-        monkeypatch.syspath_prepend(site)
-        return site
+        return install_engine(monkeypatch, tmp_path, body, more)
 
     return install
 

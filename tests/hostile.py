@@ -24,13 +24,35 @@ def says(*texts: str) -> str:
     )
 
 
-def hostile_run(folder: Path, model: Path, plugin: Callable[..., Path]) -> Path:
-    """A run whose answers, questions and golds are markup."""
-    plugin(says(*HOSTILE))
+# The rest of that engine's class: lists, plans and choices that hold the same texts.
+_COMPLETES = f"""
+def complete(self, batch, decoding):
+    import json, re
+    from tokenizers import Tokenizer
+    tokenizer = Tokenizer.from_file(self.options["target"])
+    made = []
+    for ids in batch:
+        text = tokenizer.decode(list(ids), skip_special_tokens=False)
+        at = re.search(r"^\\[(\\d+)\\] <img", text, re.M)
+        hostile = {HOSTILE!r}
+        listed = [dict(position=int(at[1]), record=hostile[0], value="</script>")] if at else []
+        listed += [dict(position=10 ** 9, record=each, value=each) for each in hostile]
+        answer = dict(candidates=listed, hops=[hostile[0], "{{hop_1}} " + hostile[1], hostile[3]], value=hostile[0], position=0)
+        wanted = json.loads(decoding.schema or "{{}}").get("required", ())
+        said = json.dumps({{name: answer[name] for name in wanted}}) if wanted else hostile[len(ids) % 4]
+        made.append(Output(ids=tuple(tokenizer.encode(said, add_special_tokens=False).ids), finish_reason="stop"))
+    return made
+"""
+
+
+def hostile_run(folder: Path, model: Path, plugin: Callable[..., Path], **served: object) -> Path:
+    """A run whose answers, questions and golds are markup. served: the reader's `pipelines`, if it shall serve some."""
+    plugin(says(*HOSTILE), _COMPLETES)
     rows = json.loads(json.dumps(ROWS))
     rows[0]["questions"][0]["text"] = "Where does Ada live?</script><script>alert(1)</script>"
     rows[0]["questions"][0]["answers"] = ["<b>Paris</b>"]
     rows[0]["statements"].append("<img src=x onerror=alert(1)> lives in </script>.")
-    path = write_experiment(folder, model, readers=their_reader(model, model / "tokenizer.json", output_cap=64))
+    (reader,) = their_reader(model, model / "tokenizer.json", output_cap=64)
+    path = write_experiment(folder, model, readers=[{**reader, **served}])
     coldread("run", str(path), "--data", str(write_rows(folder, rows)), "--out", str(folder / "run"))
     return folder / "run"

@@ -16,7 +16,7 @@ from offline.errors import ColdreadError, ReplayError
 
 COMMANDS = (
     *("run", "load", "extract", "encode", "freeze", "read", "probe", "score", "coverage", "labels", "table", "replay", "show"),
-    "compare",
+    *("compare", "pipelines"),
 )
 
 

@@ -18,7 +18,6 @@ from eval.main_table import summarise
 from eval.published import published
 from eval.records import Score
 from offline.records import Packet
-from readers.records import Request, Scheduled
 
 GOLDEN = Path(__file__).parent / "golden" / "format-1"
 
@@ -39,8 +38,8 @@ def asked(question: str, hop_class: str, right: bool, request: str, sizes: tuple
         cut=changes.get("cut", 0),
         metrics={"subem": right},
     )
-    scheduled = Scheduled("cmc", question, "", request, score.cut, None)
-    return Asked(score, scheduled, Request(request, 0, sizes[0], changes.get("too_long", False)), sizes[1])
+    too_long = changes.get("too_long", False)
+    return Asked(score, "", too_long, () if too_long else (request,), *sizes)
 
 
 def test_a_row_counts_by_hand() -> None:
@@ -66,7 +65,7 @@ def result(*units: str) -> dict[str, Any]:
     """A table of one view, a reader for each unit, 2 of 3 right."""
     right = {"questions": 3, "correct": 2, "percent": "66.67", "low": "20.77", "high": "93.85"}
     costs = {"input_mean": 35.0, "output_mean": 17.5, "requests": 2, "truncated": 1, "cut": 0, "failed": 0}
-    whole = {"model": "served gpt", "root": "0123456789abcdef", "requests": 9, "seconds": "1.500"}
+    whole = {"model": "served gpt", "root": "0123456789abcdef", "requests": 9, "calls": 0, "seconds": "1.500"}
     return {
         "experiment": "e",
         "metric": "subem",

@@ -14,11 +14,13 @@ from typing import Any
 import pytest
 from hostile import HOSTILE, hostile_run
 from tiny import VIEWS, coldread, write_experiment, write_rows
+from tiny_pipelines import PIPELINES
 
 from eval.report import make_report
 from eval.report_data import chain, pack, statuses
 from eval.report_drawing import ticks
 from eval.report_labels import Place, place
+from eval.report_plots import by_number
 from offline.memory import Memory
 from offline.run_folder import RunFolder
 from offline.steps import read_data, read_evidence, read_extraction, read_packets
@@ -221,6 +223,12 @@ def test_a_released_run_has_a_report() -> None:
     assert "Accuracy by history length" in page  # of lengths 5 and 3
 
 
+def test_history_lengths_are_drawn_by_the_number_that_they_begin_with() -> None:
+    lengths = ["16 versions", "long", "1m", "8 versions", "455", "32k", "2 versions", ""]
+    expected = ["2 versions", "8 versions", "16 versions", "455", "32k", "1m", "", "long"]
+    assert sorted(lengths, key=by_number) == expected
+
+
 def test_hostile_answers_are_text_in_the_islands_and_nowhere_else(
     tmp_path: Path, tiny_model: Path, plugin: Callable[..., Path]
 ) -> None:
@@ -229,6 +237,44 @@ def test_hostile_answers_are_text_in_the_islands_and_nowhere_else(
     assert {answer[0] for told in islands["answers-0"] for answer in told["answers"][0]} == set(HOSTILE)
     assert not any(text in page for text in HOSTILE if text != "<!--")
     assert [tag for tag, _ in Elements(page).found].count("script") == len(islands) + 1
+
+
+def test_the_islands_hold_how_each_pipeline_went(served_run: Path) -> None:
+    page, islands = page_of(served_run)
+    index = islands["index"]
+    assert (index["views"], index["pipelines"]) == (["cmc", *PIPELINES], PIPELINES)
+    assert "direct_sampled</dd>" in page  # named as the one that sampled
+    stored = [json.loads(line) for line in (served_run / "reads/tiny/pipelines/traces.jsonl").read_text().splitlines()]
+    numbers = {question[0]: number for number, question in enumerate(index["questions"])}
+    for trace in stored:
+        told = islands["answers-0"][numbers[trace["question"]]]
+        shown = told["traces"][0][PIPELINES.index(trace["pipeline"])]
+        assert (shown["answer"], shown["evidence"], len(shown["calls"])) == (
+            trace["answer"],
+            trace["evidence"],
+            len(trace["calls"]),
+        )
+        records = {
+            position for position, *_ in islands[f"history-{index['questions'][numbers[trace['question']]][4]}"]["records"]
+        }
+        assert records >= set(trace["evidence"])
+    # What no packet shows has no point among what evidence holds.
+    assert page.count("gold in the evidence, %") == 2
+
+
+def test_what_pipelines_of_a_hostile_model_did_is_text_in_the_islands_and_nowhere_else(
+    tmp_path: Path, tiny_model: Path, plugin: Callable[..., Path]
+) -> None:
+    run = hostile_run(tmp_path, tiny_model, plugin, views=["cmc"], pipelines=["direct", "sh_conflict_llm", "car"])
+    page, islands = page_of(run)
+    direct, chosen, chain = islands["answers-0"][0]["traces"][0]
+    assert direct["answer"] in HOSTILE
+    assert {each["entity"] for each in chosen["candidates"]} == {"</script>", *HOSTILE}
+    assert {each["foreign"] is None for each in chosen["candidates"]} == {True, False}
+    assert [hop["query"] for hop in chain["hops"]] == [HOSTILE[0], "{hop_1} " + HOSTILE[1], HOSTILE[3]]
+    assert not any(text in page for text in HOSTILE if text != "<!--")
+    assert [tag for tag, _ in Elements(page).found].count("script") == len(islands) + 1
+    coldread("replay", str(run))
 
 
 def test_packing_has_no_character_that_html_knows() -> None:

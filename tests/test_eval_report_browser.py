@@ -136,6 +136,59 @@ def test_markup_in_answers_questions_golds_and_records_stays_text(
     coldread("replay", str(run))
 
 
+@pytest.fixture(scope="module")
+def served_report(served_run: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    page = tmp_path_factory.mktemp("served-report") / "page.html"
+    coldread("report", str(served_run), "--out", str(page))
+    return page
+
+
+def test_a_pipelines_hops_candidates_and_raw_answers_are_shown(served_report: Path, visit: Callable[..., Any]) -> None:
+    page = visit(served_report)
+    page.select_option("#view", "car")
+    page.locator("#search").fill("river")
+    page.locator(".row").first.click()
+    page.wait_for_selector("#evidence .hops")
+    hops = page.locator(".hops > li")
+    assert hops.count() == 2
+    assert "On which river lies Paris? Seine" in hops.nth(1).inner_text()
+    assert hops.nth(0).locator(".candidates li").count() == 2
+    assert "Paris" in hops.nth(0).locator(".candidates .walked").inner_text()
+    assert page.locator("#evidence .output").all_inner_texts()[0].startswith('{"hops": ["Where does Ada live?"')
+    assert page.locator("#evidence .output").count() == 3
+    # Back to a view: its packet's records.
+    page.select_option("#view", "cmc")
+    page.wait_for_selector("#evidence #records")
+    assert page.locator("#evidence .hops").count() == 0
+
+
+@pytest.mark.parametrize("view", ["direct", "sh_conflict_llm", "car"])
+def test_markup_in_what_a_pipeline_did_stays_text(
+    tmp_path: Path, tiny_model: Path, plugin: Callable[..., Path], visit: Callable[..., Any], view: str
+) -> None:
+    run = hostile_run(tmp_path, tiny_model, plugin, views=["cmc"], pipelines=[view])
+    coldread("report", str(run))
+    page = visit(run / "report.html")
+    page.select_option("#view", view)
+    page.locator(".row").first.click()
+    page.wait_for_selector("#evidence .output")
+    assert any(text in page.locator("#evidence").inner_text() for text in HOSTILE)
+    assert page.locator("#detail img, #detail script, #detail b, #detail [onmouseover]").count() == 0
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_on_a_phone_a_pipeline_fits_and_its_text_stands_out(
+    served_report: Path, visit: Callable[..., Any], scheme: str
+) -> None:
+    page = visit(served_report, 390, scheme)
+    page.select_option("#view", "car")
+    page.locator(".row").first.click()
+    page.wait_for_selector("#evidence .candidates")
+    assert page.evaluate("document.documentElement.scrollWidth") == 390
+    for name in (".candidates .quiet", ".hops > li", "#evidence .output", "#evidence .note"):
+        assert page.locator(name).first.evaluate(CONTRAST) >= 4.5, name
+
+
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_on_a_phone_nothing_is_cut_off_and_the_list_gives_way_to_the_question(
     report: Path, visit: Callable[..., Any], scheme: str

@@ -187,7 +187,7 @@ def test_an_installed_package_that_cannot_be_loaded_is_one_configuration_error(
     assert why in str(caught.value)
 
 
-@pytest.mark.parametrize("name", ["plain", "synthetic", "factconsolidation"])
+@pytest.mark.parametrize("name", ["plain", "synthetic", "versions", "factconsolidation"])
 def test_a_loader_of_ours_cannot_be_asked_for_as_a_plug_in(name: str) -> None:
     with pytest.raises(ConfigurationError, match=f"write `kind: {name}`"):
         load(PluginData(loader=name), None, None)

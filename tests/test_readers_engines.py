@@ -10,7 +10,7 @@ from pathlib import Path
 import msgspec
 import pytest
 import torch
-from tiny import make_model
+from tiny import make_model, naive_greedy
 
 from offline.canonical import encode
 from offline.errors import ConfigurationError, ModelError
@@ -39,19 +39,6 @@ def engine_start(folder: Path, **changes: object) -> EngineStart:
 
 def engine(folder: Path, **changes: object) -> TransformersEngine:
     return TransformersEngine(engine_start(folder, **changes))
-
-
-def naive_greedy(folder: Path, ids: list[int], cap: int, stop: set[int]) -> list[int]:
-    """The whole forward pass again for every token, no cache, no batch, largest logit, first of equals."""
-    from transformers import AutoModelForCausalLM
-
-    model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32)
-    out: list[int] = []
-    while len(out) < cap and not (out and out[-1] in stop):
-        with torch.no_grad():
-            logits = model(torch.tensor([ids + out])).logits[0, -1].tolist()
-        out.append(logits.index(max(logits)))
-    return out
 
 
 @pytest.fixture(scope="module")

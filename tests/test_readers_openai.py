@@ -6,9 +6,11 @@ import pytest
 from http_double import Reply, ids, later, said, serve
 from openai_engines import BYTES, KEY, chat_engine, id_engine, question, text
 
+from offline.canonical import encode
 from offline.errors import ConfigurationError, EngineError
 from offline.models import Pin, Reader
 from readers.engines import check_engine
+from readers.records import Decoding
 
 
 @pytest.fixture(autouse=True)
@@ -46,6 +48,52 @@ def test_a_request_of_messages_says_it_in_the_words_of_its_server(options: dict[
         "messages": [{"role": "system", "content": "s"}, {"role": "user", "content": "q0"}],
         **expected,
     }
+
+
+SCHEMA = {"properties": {"b": {"const": 1}}, "required": ["b"], "type": "object"}
+HELD = Decoding(output_cap=3, schema=encode(SCHEMA).decode())
+SAMPLED = Decoding(output_cap=3, temperature="0.7", seed=11)
+
+
+@pytest.mark.parametrize(
+    ("decoding", "expected"),
+    [
+        (Decoding(output_cap=4), {}),
+        (Decoding(output_cap=3), {"max_tokens": 3}),
+        (SAMPLED, {"max_tokens": 3, "temperature": 0.7, "seed": 11}),
+        (HELD, {"max_tokens": 3, "structured_outputs": {"json": SCHEMA}}),
+    ],
+    ids=["as-read", "cap", "sampled", "held"],
+)
+def test_a_call_of_token_ids_is_a_read_but_for_cap_sampling_and_schema(decoding: Decoding, expected: dict[str, Any]) -> None:
+    with serve(lambda asked, before: ids([5] * asked.body["max_tokens"])) as double:
+        engine = id_engine(double, seed=3)
+        (output,), _ = engine.complete([(7, 8)], decoding), engine.generate([(7, 8)])
+    call, read = double.asked
+    assert call.body == read.body | expected
+    assert output.finish_reason == "length", "the call's cap counts, not the reader's"
+
+
+@pytest.mark.parametrize(("server", "cap"), [("vllm", "max_tokens"), ("openai", "max_completion_tokens")])
+def test_a_call_of_messages_is_a_read_but_for_the_same_in_openais_words(server: str, cap: str) -> None:
+    with serve(lambda asked, before: said("{}")) as double:
+        engine = chat_engine(double, server=server)
+        for decoding in (SAMPLED, HELD):
+            engine.complete(BYTES[:1], decoding)
+        engine.generate(BYTES[:1])
+    sampled, held, read = (asked.body for asked in double.asked)
+    json_schema = {"name": "answer", "strict": True, "schema": SCHEMA}
+    assert sampled == read | {cap: 3, "temperature": 0.7, "seed": 11}
+    assert held == read | {cap: 3, "response_format": {"type": "json_schema", "json_schema": json_schema}}
+
+
+def test_a_schema_that_the_server_refuses_is_a_configuration_error() -> None:
+    refusal = Reply(400, {"error": {"message": "no prefixItems", "code": "invalid_json_schema"}})
+    with (
+        serve(lambda asked, before: refusal) as double,
+        pytest.raises(ConfigurationError, match="no prefixItems"),
+    ):
+        chat_engine(double, server="openai").complete(BYTES[:1], HELD)
 
 
 @pytest.mark.parametrize("thinking", [False, True])
@@ -213,15 +261,15 @@ def test_the_prefix_cache_is_forgotten_only_where_the_server_offers_it() -> None
     assert [asked.path for asked in double.asked] == ["/reset_prefix_cache"]
 
 
-HELD = Reply(200, {"success": False})
+BUSY = Reply(200, {"success": False})
 
 
 @pytest.mark.parametrize(
     ("answers", "resets"),
     [
         ([Reply(200, {"success": True})], 1),
-        ([HELD, HELD, Reply(200, {"success": True})], 3),
-        ([HELD, Reply(200, {})], 2),
+        ([BUSY, BUSY, Reply(200, {"success": True})], 3),
+        ([BUSY, Reply(200, {})], 2),
         ([Reply(200, b"OK")], 1),
         ([Reply(200, [])], 1),
     ],
@@ -235,7 +283,7 @@ def test_a_prefix_cache_that_is_held_is_reset_again_until_the_server_is_done(ans
 @pytest.mark.parametrize(
     ("answer", "message"),
     [
-        (HELD, "could not empty its prefix cache; other requests hold it"),
+        (BUSY, "could not empty its prefix cache; other requests hold it"),
         (
             Reply(422, {"error": {"message": "which device?"}}),
             "refused to empty its prefix cache with status 422: which device",

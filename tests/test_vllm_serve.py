@@ -19,10 +19,18 @@ import pytest
 import yaml
 from tiny import coldread, start_coldread
 
-from offline.canonical import read_lines
+from offline.canonical import encode, read_lines
+from offline.models import Pin, Reader
+from offline.records import Message
 from readers.embedded import embedded_folder
+from readers.engines import EngineStart
+from readers.engines.openai import OpenAIEngine
 from readers.journal import Journal
-from readers.records import Prediction, Scheduled
+from readers.pins import identify, locate
+from readers.records import Decoding, Prediction, Scheduled
+from readers.requests import make_settings
+from readers.served import Tokenizer
+from readers.tokens import ChatTokenizer
 
 pytestmark = pytest.mark.vllm
 
@@ -200,25 +208,33 @@ def test_a_server_killed_in_the_middle_costs_nothing_that_was_finished(place: Pl
     coldread("replay", str(run))
 
 
+def asked() -> tuple[OpenAIEngine, Tokenizer, Path]:
+    """An engine that sends token ids of the embedded model, its tokenizer, and where both come from."""
+    read_by = Reader(name="r", engine="openai", model=Pin(embedded=MODEL), output_cap=8, options={"model": SERVED})
+    folder = locate(read_by)
+    tokenizer = ChatTokenizer.of(read_by, folder)
+    settings = make_settings(read_by, identify(read_by, folder), tokenizer)
+    return OpenAIEngine(EngineStart(settings=settings, model_folder=str(folder), longest=64)), tokenizer, folder
+
+
+def test_the_server_holds_an_answer_to_a_schema_and_ends_it_with_a_stop_id() -> None:
+    engine, tokenizer, _ = asked()
+    ids = tokenizer.encode((Message(role="user", content="Name a river."),))
+    schema = {"items": False, "minItems": 2, "prefixItems": [{"const": 41}, {"enum": ["up", "down"]}], "type": "array"}
+    (output,) = engine.complete([ids], Decoding(output_cap=40, schema=encode(schema).decode()))
+    assert json.loads(tokenizer.decode(output.ids)) in ([41, "up"], [41, "down"])
+    assert (output.finish_reason, output.ids[-1] in tokenizer.stop_ids()) == ("stop", True)
+    (free,) = engine.complete([ids], Decoding(output_cap=8))
+    assert [free] == engine.generate([ids])
+
+
 def test_the_server_gives_logprobs_and_forgets_its_prefix_cache() -> None:
     import math
 
     import torch
     from transformers import AutoModelForCausalLM
 
-    from offline.models import Pin, Reader
-    from offline.records import Message
-    from readers.engines import EngineStart
-    from readers.engines.openai import OpenAIEngine
-    from readers.pins import identify, locate
-    from readers.requests import make_settings
-    from readers.tokens import ChatTokenizer
-
-    read_by = Reader(name="r", engine="openai", model=Pin(embedded=MODEL), output_cap=8, options={"model": SERVED})
-    folder = locate(read_by)
-    tokenizer = ChatTokenizer.of(read_by, folder)
-    settings = make_settings(read_by, identify(read_by, folder), tokenizer)
-    engine = OpenAIEngine(EngineStart(settings=settings, model_folder=str(folder), longest=64))
+    engine, tokenizer, folder = asked()
     ids = tokenizer.encode((Message(role="system", content="Be brief."), Message(role="user", content="Name a river.")))
     tokens = [0, 504, 11, 40_000]
     found = engine.logprobs(ids, tokens)

@@ -87,6 +87,20 @@ def make_model(
     return folder
 
 
+def naive_greedy(folder: Path, ids: list[int], cap: int, stop: set[int]) -> list[int]:
+    """The whole forward pass again for every token, no cache, no batch, largest logit, first of equals."""
+    import torch
+    from transformers import AutoModelForCausalLM
+
+    model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32)
+    out: list[int] = []
+    while len(out) < cap and not (out and out[-1] in stop):
+        with torch.no_grad():
+            logits = model(torch.tensor([ids + out])).logits[0, -1].tolist()
+        out.append(logits.index(max(logits)))
+    return out
+
+
 GRAMMAR = """\
 name: homes
 relations:

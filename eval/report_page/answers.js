@@ -99,7 +99,8 @@ function why() {
   if (!answer) return [heading, make("p", { class: "quiet" }, "This reader was not asked with this view.")];
   const [text, reason, cut, error, whole, parsed] = answer;
   const parts = [heading, make("div", { class: "output", tabindex: "0", role: "group", "aria-label": "Output" }, text || "(nothing)")];
-  const ended = { stop: "It ended by itself.", length: "It was cut at the output cap.", error: `The generation failed, which counts as wrong: ${error}` }[reason];
+  const piped = view >= told.packets.length;
+  const ended = { stop: piped ? "" : "It ended by itself.", length: "It was cut at the output cap.", error: `The generation failed, which counts as wrong: ${error}` }[reason];
   parts.push(make("p", { class: "note" }, `${ended ?? reason}${cut ? ` The input cap cut ${count(cut, "record", "records")} of its evidence.` : ""}`));
   const rows = index.metrics.map((metric) =>
     make("tr", {}, make("th", { scope: "row" }, metric), make("td", {}, verdict(said(reader, view, number, metric))), make("td", {}, index.reasons[metric] ?? "A metric of a third party.")),

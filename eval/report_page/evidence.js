@@ -1,13 +1,17 @@
-// The evidence of the chosen view: whole records, current and superseded ones told apart.
+// The evidence of the chosen view, or how the chosen pipeline went: whole records, current and superseded ones told apart.
 
 const AT_ONCE = 200;
 
 /** Show what the chosen view showed of the history. */
 async function drawEvidence() {
   const mine = reading;
-  const { number, told, view } = mine;
+  const { number, told, view, reader } = mine;
   const history = await island(`history-${index.questions[number][4]}`);
-  if (mine !== reading || view !== reading.view) return;
+  if (mine !== reading || view !== reading.view || reader !== reading.reader) return;
+  if (view >= told.packets.length) {
+    find("evidence").replaceChildren(...drawTrace(told.traces[reader][view - told.packets.length], history));
+    return;
+  }
   const [evidence, dropped, characters, fallback] = told.packets[view];
   const walked = new Set(told.chain.map((step) => step[4]));
   const old = new Set(told.chain.flatMap((step) => step[5].map(([record]) => record)));

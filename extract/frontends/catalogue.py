@@ -98,7 +98,7 @@ class Catalogue:
     def _ask(self, name: str, shown: Sequence[str]) -> Ask:
         known = "\n".join(f"{number}: {self._line(other)}" for number, other in enumerate(shown, 1))
         values = {"relation": self._line(name), "known": known}
-        return Ask("align", chat(self._extractor.prompt.align, values), choice(self._extractor, "same", len(shown)))
+        return Ask("align", chat(self._extractor.prompt.align, values), choice(self._extractor, "same"))
 
     def _line(self, name: str) -> str:
         examples = [{"text": e.text, "subject": e.subject, "object": e.object} for e in self._names[name].examples]
@@ -120,11 +120,11 @@ class Catalogue:
         )
 
 
-def choice(extractor: Extractor, key: str, most: int) -> Decoding:
-    """How an answer is decoded that is one number, 0 to `most`."""
+def choice(extractor: Extractor, key: str) -> Decoding:
+    """How an answer is decoded that is one number, 0 to `COMPARED`: one schema, so that all such calls share batches."""
     schema = {
         "type": "object",
-        "properties": {key: {"enum": list(range(most + 1))}},
+        "properties": {key: {"enum": list(range(COMPARED + 1))}},
         "required": [key],
         "additionalProperties": False,
     }

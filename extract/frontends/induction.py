@@ -12,7 +12,7 @@ from itertools import islice
 
 from extract.answers import read_number
 from extract.frontends.batches import settle
-from extract.frontends.catalogue import Catalogue, choice
+from extract.frontends.catalogue import COMPARED, Catalogue, choice
 from extract.frontends.grammar import Form, parse_statement
 from extract.frontends.records import Draft, InducedForm
 from offline.asking import Extractor
@@ -105,7 +105,7 @@ class Forms:
             enough = sum(map(len, readings.values())) >= self._extractor.examples
             if len(readings) > 1 and enough and literals not in self._reviewed:
                 # Most often read so first; equal ones in order of appearance.
-                choices = sorted(readings, key=lambda reading: -len(readings[reading]))
+                choices = sorted(readings, key=lambda reading: -len(readings[reading]))[:COMPARED]
                 asks.append((literals, choices, self._ask(choices, readings)))
         predictions = self._caller.ask([ask for _, _, ask in asks])
         for (literals, choices, _), prediction in zip(asks, predictions, strict=True):
@@ -116,7 +116,7 @@ class Forms:
         texts = islice((text for reading in choices for text in readings[reading]), SHOWN)
         lines = "\n".join(f"{number}: {self._line(reading, readings[reading][0])}" for number, reading in enumerate(choices, 1))
         values = {"records": "\n".join(json.dumps(text, ensure_ascii=False) for text in texts), "readings": lines}
-        return Ask("review", chat(self._extractor.prompt.review, values), choice(self._extractor, "reading", len(choices)))
+        return Ask("review", chat(self._extractor.prompt.review, values), choice(self._extractor, "reading"))
 
     def _line(self, reading: Reading, text: str) -> str:
         relation, (first, _) = reading

@@ -11,8 +11,10 @@ from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
 from typing import Literal
 
+from msgspec.structs import replace
+
 from extract.frontends import FRONTENDS, asks_model
-from extract.frontends.batches import ask, decoding, read_answer
+from extract.frontends.batches import answer_skeleton, ask, decoding, read_answer
 from extract.frontends.catalogue import Catalogue
 from extract.frontends.guards import two_values
 from extract.frontends.induction import Forms
@@ -55,6 +57,17 @@ def hybrid(texts: Sequence[str], extractor: Extractor, caller: Caller) -> Extrac
         draft = asked.get(text) or forms.read(text)
         drafts.append(draft or Draft(text, "unresolved", (), "the form that once fitted it was given up", "code", None))
     return finish(drafts, reader.catalogue, extractor.catalogue, forms)
+
+
+def plan(texts: Sequence[str], extractor: Extractor, caller: Caller) -> int:
+    """Make the calls that ask about every statement once, no relation known yet; about how many tokens the answers will have.
+
+    What repairs, mappings and the growing catalogue add depends on the answers. An answer is reckoned as one fact a statement,
+    its whole text being subject and object.
+    """
+    llm(texts, replace(extractor, repair=False, align=False), caller)
+    skeleton = answer_skeleton()
+    return sum(caller.count(skeleton) + caller.count(text) for text in texts)
 
 
 class _Reader:

@@ -1,16 +1,16 @@
 """The step that runs a reader's pipelines, and its replay on the answers that were recorded."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from extract.pipelines.records import CandidateList, Trace
 from extract.pipelines.schedule import Assembled, pipeline_settings, run_pipelines
+from extract.steps import Spent, spent
 from offline.asking import pipeline_reader
-from offline.canonical import compare_lines, digest_of, read_lines, write_lines
+from offline.canonical import compare_lines, digest_of, read_lines, read_record, write_lines, write_record
 from offline.errors import InputLinkError, OutputLinkError
 from offline.experiment import ReaderPlan, ResolvedExperiment
-from offline.run_folder import RunFolder
+from offline.run_folder import SIDE, RunFolder
 from offline.steps import fresh, read_data
 from readers.calls import SETTINGS, Caller, Recorded, Transcript, check_transcript, write_transcript
 from readers.live import Progress, live_caller
@@ -18,19 +18,10 @@ from readers.pins import locate
 from readers.process import forbidden_paths
 from readers.read import keep_tokenizer
 from readers.requests import make_settings
-from readers.seal import reads_folder
+from readers.seal import PIPELINES, reads_folder
 from readers.served import Tokenizer
 
-PIPELINES = "pipelines"
 TRACES, CANDIDATES, TRANSCRIPT, ENVIRONMENTS = "traces.jsonl", "candidates.jsonl", "calls", "environments.jsonl"
-
-
-@dataclass(frozen=True)
-class Served:
-    """What running the step came to: whether it was written, and seconds of generation by stage (empty if it was not)."""
-
-    written: bool
-    seconds: dict[str, float]
 
 
 def pipelines_folder(run: RunFolder, reader: str) -> Path:
@@ -43,15 +34,20 @@ def pipelines_configuration(experiment: ResolvedExperiment, plan: ReaderPlan) ->
     return digest_of((pipeline_settings(experiment), plan.pipelines or (), experiment.settings, experiment.prompt))
 
 
-def serve_pipelines(run: RunFolder, experiment: ResolvedExperiment, plan: ReaderPlan, progress: Progress) -> Served:
-    """Run a reader's pipelines with its own engine, unless they are up to date; its tokenizer is kept in the run."""
+def serve_pipelines(run: RunFolder, experiment: ResolvedExperiment, plan: ReaderPlan, progress: Progress) -> bool:
+    """Run a reader's pipelines with its own engine, unless they are up to date; True if they were.
+
+    Its tokenizer is kept in the run, and what the calls took beside the step's manifest.
+    """
     settings = pipeline_settings(experiment)
     reader, model_folder = pipeline_reader(plan.reader, settings), locate(plan.reader)
     forbidden = forbidden_paths(run, experiment)
     with live_caller(reader, model_folder, forbidden, progress, structured=settings.constrained) as (caller, source):
         keep_tokenizer(run, reader.name, caller.settings.model, model_folder)
         written = pipelines_step(run, experiment, plan, caller, source.resolved)
-        return Served(written, source.seconds)
+        if written:
+            write_record(pipelines_folder(run, reader.name) / SIDE, spent(source))
+        return written
 
 
 def pipelines_step(
@@ -101,6 +97,12 @@ def read_candidates(run: RunFolder, reader: str) -> tuple[CandidateList, ...]:
 def read_environments(run: RunFolder, reader: str) -> tuple[dict[str, str], ...]:
     """What the engines resolved that answered a reader's pipelines."""
     return tuple(read_lines(pipelines_folder(run, reader) / ENVIRONMENTS, dict[str, str]))
+
+
+def read_spent(run: RunFolder, reader: str) -> Spent | None:
+    """What answering a reader's pipelines took; None where the run does not tell."""
+    path = pipelines_folder(run, reader) / SIDE
+    return read_record(path, Spent) if path.is_file() else None
 
 
 def replay_pipelines(

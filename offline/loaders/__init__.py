@@ -34,7 +34,7 @@ def kind_of(data: Data) -> str:
 
 def load(data: Data, source: RawSource | None, limit: int | None) -> Loaded:
     """Load, keep the named rows, then the first `limit` questions of each row; histories without a question go."""
-    from offline.loaders import factconsolidation, plain, synthetic  # noqa: F401  (they register themselves)
+    from offline.loaders import factconsolidation, plain, synthetic, versions  # noqa: F401  (they register themselves)
 
     if isinstance(data, PluginData) and data.loader in LOADERS.built_in():
         raise ConfigurationError(f"the loader {data.loader!r} is built in, no plug-in; write `kind: {data.loader}`")

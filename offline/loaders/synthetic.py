@@ -5,7 +5,7 @@ code that shares nothing with the graph. The sentence forms are those of configs
 """
 
 import random
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -89,45 +89,50 @@ class World:
     plans: tuple[Plan, ...]
 
 
-class _Draw:
+class Draw:
     """Choices from `random.random()` alone, whose sequence Python guarantees across versions."""
 
     def __init__(self, seed: str) -> None:
         self._random = random.Random(seed).random
 
     def below(self, bound: int) -> int:
+        """0 to bound-1."""
         return int(self._random() * bound)
 
     def chance(self, probability: float) -> bool:
+        """True, this often."""
         return self._random() < probability
 
     def pick(self, items: Sequence[T]) -> T:
+        """One of these."""
         return items[self.below(len(items))]
 
     def shuffle(self, items: list[T]) -> None:
+        """Every order as likely, in place."""
         for last in range(len(items) - 1, 0, -1):
             other = self.below(last + 1)
             items[last], items[other] = items[other], items[last]
 
 
-def _word(draw: _Draw, syllables: int) -> str:
+def _word(draw: Draw, syllables: int) -> str:
     parts = [draw.pick(_ONSETS) + draw.pick(_VOWELS) for _ in range(syllables)]
     return ("".join(parts) + draw.pick(_CODAS)).capitalize()
 
 
-def _name(draw: _Draw, kind: str) -> str:
+def draw_name(draw: Draw, kind: str) -> str:
+    """A name of a person, company, city, region or language."""
     if kind == "person":
         return f"{_word(draw, 1 + draw.below(2))} {_word(draw, 2)}"
     return _word(draw, 2) + draw.pick(_SUFFIXES[kind])
 
 
-def _entities(draw: _Draw, statements: int) -> dict[str, list[str]]:
+def _entities(draw: Draw, statements: int) -> dict[str, list[str]]:
     used: set[str] = set()
     entities: dict[str, list[str]] = {}
     for kind, density in _DENSITY.items():
         names: list[str] = []
         while len(names) < max(4, int(density * statements)):
-            name = _name(draw, kind)
+            name = draw_name(draw, kind)
             while name.casefold() in used:
                 name = f"{name[:-1]}{draw.pick(_VOWELS)}{draw.pick(_CODAS)}"
             used.add(name.casefold())
@@ -136,7 +141,7 @@ def _entities(draw: _Draw, statements: int) -> dict[str, list[str]]:
     return entities
 
 
-def _occurrences(draw: _Draw, entities: dict[str, list[str]], facts: int) -> list[tuple[str, str]]:
+def _occurrences(draw: Draw, entities: dict[str, list[str]], facts: int) -> list[tuple[str, str]]:
     """Which key is stated when: each key once to three times, in shuffled order, `facts` in all."""
     keys = [(name, r.name) for r in RELATIONS for name in entities[r.subject] if draw.chance(r.share)]
     occurrences = []
@@ -149,7 +154,7 @@ def _occurrences(draw: _Draw, entities: dict[str, list[str]], facts: int) -> lis
     return occurrences
 
 
-def _plans(draw: _Draw, name: str, events: Sequence[Event], questions: int) -> tuple[Plan, ...]:
+def _plans(draw: Draw, name: str, events: Sequence[Event], questions: int) -> tuple[Plan, ...]:
     """Questions of 1, 2, 3, 4, 1, … hops along paths of the final state, most of them over an overwritten key."""
     current: dict[str, dict[str, str]] = {}
     stated: dict[tuple[str, str], set[str]] = {}
@@ -196,6 +201,11 @@ def question_text(plan: Plan) -> str:
     return f"{'Who' if _BY_NAME[plan.relations[-1]].object == 'person' else 'What'} is {phrase}?"
 
 
+def sentence(forms: GrammarForms, subject: str, relation: str, value: str) -> str:
+    """A fact in its relation's form."""
+    return forms.relations[relation][0].replace("{subject}", subject).replace("{object}", value)
+
+
 def draw_world(data: SyntheticData, index: int) -> World:
     """The `index`-th history of a synthetic data section; the same arguments give the same world."""
     size = data.statements[index]
@@ -203,7 +213,7 @@ def draw_world(data: SyntheticData, index: int) -> World:
         raise ConfigurationError(f"synthetic data: {size} statements are too few; the smallest stream has {SMALLEST}")
     forms = load_yaml(find_config("grammars", "synthetic"), GrammarForms)
     name = f"synthetic{index}_{size}"
-    draw = _Draw(f"coldread synthetic 1 {data.seed} {index} {size}")
+    draw = Draw(f"coldread synthetic 1 {data.seed} {index} {size}")
     entities = _entities(draw, size)
     # Idle talk carries no fact; a few hedged statements stay unresolved, as many in a large stream as in a small one.
     idle, hedged = size // 20, min(2, size // 100)
@@ -224,18 +234,16 @@ def draw_world(data: SyntheticData, index: int) -> World:
                 value = draw.pick(entities[_BY_NAME[relation].object])
             latest[line] = value
             events.append(Event(position, subject, relation, value))
-            line = forms.relations[relation][0].replace("{subject}", subject).replace("{object}", value)
+            line = sentence(forms, subject, relation, value)
         statements.append(Statement(position=position, text=line))
     return World(name, tuple(statements), tuple(events), _plans(draw, name, events, data.questions))
 
 
-@LOADERS.register("synthetic")
-def load_synthetic(data: SyntheticData, source: RawSource | None) -> Loaded:
-    """One history for each size in `data.statements`, `data.questions` questions each."""
+def as_loaded(worlds: Iterable[tuple[str, World]]) -> Loaded:
+    """Drawn worlds with the labels of their sizes; each is a row of its own."""
     histories, questions = [], []
-    for index, size in enumerate(data.statements):
-        world = draw_world(data, index)
-        histories.append(History(id=world.name, length=str(size), statements=world.statements))
+    for length, world in worlds:
+        histories.append(History(id=world.name, length=length, statements=world.statements))
         for plan in world.plans:
             hop_class: HopClass = "sh" if len(plan.relations) == 1 else "mh"
             questions.append(
@@ -249,3 +257,9 @@ def load_synthetic(data: SyntheticData, source: RawSource | None) -> Loaded:
                 )
             )
     return Loaded(tuple(histories), tuple(questions))
+
+
+@LOADERS.register("synthetic")
+def load_synthetic(data: SyntheticData, source: RawSource | None) -> Loaded:
+    """One history for each size in `data.statements`, `data.questions` questions each."""
+    return as_loaded((str(size), draw_world(data, index)) for index, size in enumerate(data.statements))

@@ -1,0 +1,250 @@
+"""Extraction by a model as a step of a run: real processes, real files, an engine that answers by rule."""
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import yaml
+from tiny import ROWS, coldread, make_model, write_experiment, write_rows
+
+from extract.steps import CALLS, read_drafts
+from offline.run_folder import RunFolder
+from readers.calls import read_transcript
+from readers.tokens import ChatTokenizer
+
+# Reads "Ada lives in Rome." and the like as the sentence says; leaves the rest. `names`: its name for living somewhere.
+RULES = """
+def prepare(self):
+    import json, re
+    from tokenizers import Tokenizer
+    self.json, self.re = json, re
+    self.tokenizer = Tokenizer.from_file(self.options["target"])
+
+def say(self, text):
+    user = text.split("<|user|>")[1].split("<|end|>")[0]
+    if '"same"' in text:
+        return '{"same": 1}' if '"relation": "home town"' in user.split("Known")[0] else '{"same": 0}'
+    shown = user.rpartition("\\nRecord")[2]
+    entries = []
+    for line in self.re.findall(r'^{"id": .*}$', shown, self.re.M):
+        record = self.json.loads(line)
+        found = self.re.fullmatch(r"(\\w+) (lives in|lies on the river) (\\w+)[.]", record["text"])
+        facts = []
+        if found:
+            relation = "river" if "river" in found[2] else "home town" if found[1] == "Carl" else "home"
+            facts = [{"subject": found[1], "relation": relation, "object": found[3]}]
+        entries.append({"id": record["id"], "status": "facts" if facts else "no_fact", "facts": facts})
+    return self.json.dumps({"records": entries})
+
+def complete(self, batch, decoding):
+    made = []
+    for ids in batch:
+        text = self.say(self.tokenizer.decode(list(ids), skip_special_tokens=False))
+        out = self.tokenizer.encode(text, add_special_tokens=False).ids[: decoding.output_cap]
+        made.append(Output(ids=tuple(out), finish_reason="length" if len(out) == decoding.output_cap else "stop"))
+    return made
+"""
+REFUSES = "raise RuntimeError('this engine was not to be started')"
+
+
+@pytest.fixture
+def wide_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A tiny model whose window holds the prompts, a byte a token."""
+    return make_model(tmp_path_factory.mktemp("wide"), window=32_768)
+
+
+def extractor(model: Path, **changes: object) -> dict[str, object]:
+    reader = {
+        "name": "rules",
+        "engine": "theirs",
+        "model": {"folder": str(model)},
+        "options": {"target": str(model / "tokenizer.json")},
+    }
+    return {"reader": reader, "statements": 2, "wave": 2, "output_cap": 2_048, "input_cap": 24_000, **changes}
+
+
+def make_run(folder: Path, model: Path, kind: str = "llm", rows: list | None = None, **changes: object) -> Path:
+    experiment = write_experiment(
+        folder, model, views=["cmc"], readers=[], frontend={"kind": kind}, extractor=extractor(model, **changes)
+    )
+    run = folder / "run"
+    coldread("run", str(experiment), "--data", str(write_rows(folder, rows)), "--out", str(run), "--until", "freeze")
+    return run
+
+
+Plugin = Callable[..., Path]
+
+
+@pytest.fixture
+def made(tmp_path: Path, wide_model: Path, plugin: Plugin) -> Path:
+    plugin("return []", RULES)
+    return make_run(tmp_path, wide_model)
+
+
+def statements(run: Path) -> list[dict]:
+    return [json.loads(line) for line in (run / "extraction" / "statements.jsonl").read_text().splitlines()]
+
+
+def bytes_of(folder: Path) -> dict[str, bytes]:
+    return {
+        str(p.relative_to(folder)): p.read_bytes()
+        for p in sorted(folder.rglob("*"))
+        if p.is_file() and p.name != "timings.json"
+    }
+
+
+def test_a_models_facts_make_the_graph(made: Path):
+    found = {s["text"]: [(t["subject"], t["relation"], t["object"]) for t in s["triples"]] for s in statements(made)}
+    assert found["Ada lives in Paris."] == [("Ada", "home", "Paris")]
+    assert found["Carl lives in Bergen."] == [("Carl", "home", "Bergen")]  # read as `home town`, mapped to `home`
+    assert found["It is late."] == []
+    texts = (made / "packets" / "evidence.jsonl").read_text()
+    shown = {json.loads(line)["text"] for line in texts.splitlines()}
+    assert any("Ada lives in Paris." in text and "Seine" in text and "Rome" not in text for text in shown)
+
+
+def test_extracting_again_changes_nothing_and_starts_no_engine(made: Path, tmp_path: Path):
+    before = bytes_of(made)
+    (tmp_path / "site" / "theirs_engine.py").write_text(f"def make(start):\n    {REFUSES}\n")
+    assert "up to date" in coldread("extract", str(made)).stderr
+    assert bytes_of(made) == before
+
+
+def test_another_run_of_the_same_statements_is_answered_from_the_cache(made: Path, tmp_path: Path, wide_model: Path):
+    (tmp_path / "site" / "theirs_engine.py").write_text(f"def make(start):\n    {REFUSES}\n")
+    (tmp_path / "second").mkdir()
+    again = make_run(tmp_path / "second", wide_model)
+    assert bytes_of(again / "extraction") == bytes_of(made / "extraction")
+
+
+@pytest.mark.parametrize("kind", ["llm", "hybrid"])
+def test_no_question_and_no_label_reaches_a_call(kind: str, tmp_path: Path, wide_model: Path, plugin: Plugin):
+    """Questions and answers hold words that occur nowhere else; and with other questions every byte is the same."""
+    plugin("return []", RULES)
+    runs = []
+    for number, word in enumerate(("XYLOPHONE", "QUAGMIRE")):
+        rows = json.loads(json.dumps(ROWS))
+        for row in rows:
+            for question in row["questions"]:
+                question["text"] += f" {word} question"
+                question["answers"] = [f"{word} answer", *question["answers"]]
+        (tmp_path / str(number)).mkdir()
+        runs.append(make_run(tmp_path / str(number), wide_model, kind, rows))
+    one, two = (bytes_of(run / "extraction") for run in runs)
+    assert {name: data for name, data in one.items() if name != "manifest.json"} == {
+        name: data for name, data in two.items() if name != "manifest.json"
+    }
+    folder = runs[0] / "extraction"
+    tokenizer = ChatTokenizer(folder / "tokenizer")
+    sent = [tokenizer.decode(ids) for ids in read_transcript(folder / CALLS).ids]
+    assert len(sent) > 3
+    assert not any(word in text or "Where does" in text for word in ("XYLOPHONE", "QUAGMIRE") for text in sent)
+    assert any("Ada lives in Rome." in text for text in sent)
+
+
+@pytest.mark.parametrize("kind", ["llm", "hybrid"])
+def test_replay_runs_the_frontend_again_on_its_recorded_answers(kind: str, tmp_path: Path, wide_model: Path, plugin: Plugin):
+    plugin("return []", RULES)
+    run = make_run(tmp_path, wide_model, kind)
+    (tmp_path / "site" / "theirs_engine.py").write_text(f"def make(start):\n    {REFUSES}\n")
+    from eval.replay import _extract_again
+
+    folder = RunFolder(run)
+    extracted, calls = _extract_again(folder, folder.experiment())
+    assert calls == len(read_transcript(run / "extraction" / CALLS).calls) > 3
+    assert extracted.drafts == read_drafts(run / "extraction")
+
+
+def test_a_catalogue_edited_by_hand_is_another_version_made_without_a_call(made: Path, tmp_path: Path, wide_model: Path):
+    listed = json.loads(coldread("catalogue", str(made), "--out", str(tmp_path / "mine.yaml"), "--json").stdout)
+    assert {r["relation"]: [n["name"] for n in r["names"]] for r in listed["relations"]} == {
+        "home": ["home", "home town"],
+        "river": ["river"],
+    }
+    edited = yaml.safe_load((tmp_path / "mine.yaml").read_text())
+    assert edited["relations"] == {"home": ["home", "home town"], "river": ["river"]}
+    edited["relations"] = {"home": ["home"], "town": ["home town"], "stream": ["river"]}
+    (tmp_path / "mine.yaml").write_text(yaml.safe_dump(edited))
+    (tmp_path / "site" / "theirs_engine.py").write_text(f"def make(start):\n    {REFUSES}\n")
+    first = (made / "extraction" / "manifest.json").read_text()
+    calls = bytes_of(made / "extraction" / CALLS)
+    make_run(tmp_path, wide_model, catalogue="mine.yaml")  # the same folder
+    assert {t["relation"] for s in statements(made) for t in s["triples"]} == {"home", "town", "stream"}
+    assert bytes_of(made / "extraction" / CALLS) == calls
+    assert (made / "extraction" / "manifest.json").read_text() != first
+    coldread("catalogue", str(made), "--out", str(tmp_path / "mine.yaml"), code=3)
+
+
+def test_a_catalogue_that_puts_a_name_under_two_relations_is_refused(tmp_path: Path, wide_model: Path):
+    (tmp_path / "bad.yaml").write_text(yaml.safe_dump({"relations": {"a": ["x"], "b": ["x"]}}))
+    experiment = write_experiment(
+        tmp_path, wide_model, readers=[], frontend={"kind": "llm"}, extractor=extractor(wide_model, catalogue="bad.yaml")
+    )
+    ended = coldread("run", str(experiment), "--data", str(write_rows(tmp_path)), "--out", str(tmp_path / "run"), code=3)
+    assert "puts 'x' under two relations" in ended.stderr
+    assert not (tmp_path / "run").exists()
+
+
+def test_an_llm_frontend_without_a_model_and_a_grammar_with_one_are_refused(tmp_path: Path, wide_model: Path):
+    rows = str(write_rows(tmp_path))
+    experiment = write_experiment(tmp_path, wide_model, readers=[], frontend={"kind": "llm"})
+    assert "needs a model" in coldread("run", str(experiment), "--data", rows, code=3).stderr
+    experiment = write_experiment(tmp_path, wide_model, readers=[], extractor=extractor(wide_model))
+    assert "asks no model" in coldread("run", str(experiment), "--data", rows, code=3).stderr
+
+
+def test_an_engine_that_only_reads_is_refused_with_a_word(tmp_path: Path, wide_model: Path, plugin: Plugin):
+    plugin("return []")
+    experiment = write_experiment(tmp_path, wide_model, readers=[], frontend={"kind": "llm"}, extractor=extractor(wide_model))
+    ended = coldread("run", str(experiment), "--data", str(write_rows(tmp_path)), "--out", str(tmp_path / "run"), code=3)
+    assert "it has no `complete`" in ended.stderr
+
+
+def test_an_engine_killed_in_the_middle_resumes_and_gives_the_same_bytes(tmp_path: Path, wide_model: Path, plugin: Plugin):
+    later = "any('Carl' in self.tokenizer.decode(list(ids)) for ids in batch)"  # in the second wave
+    begins = "def complete(self, batch, decoding):\n"
+    dies = f"    if Path(self.options['target'] + '.die').exists() and {later}: os._exit(9)\n"
+    assert begins in RULES
+    plugin("return []", RULES.replace(begins, begins + dies))
+    die = wide_model / "tokenizer.json.die"
+    experiment = write_experiment(
+        tmp_path, wide_model, views=["cmc"], readers=[], frontend={"kind": "llm"}, extractor=extractor(wide_model)
+    )
+    command = [
+        "run",
+        str(experiment),
+        "--data",
+        str(write_rows(tmp_path)),
+        "--out",
+        str(tmp_path / "run"),
+        "--until",
+        "extract",
+    ]
+    die.touch()
+    assert "resumes" in coldread(*command, code=8).stderr
+    assert not (tmp_path / "run" / "extraction").exists()
+    die.unlink()
+    assert "3 of 6 calls were answered from the cache" in coldread(*command).stderr
+    (tmp_path / "undisturbed").mkdir()
+    other = make_run(tmp_path / "undisturbed", wide_model)
+    assert bytes_of(other / "extraction") == bytes_of(tmp_path / "run" / "extraction")
+
+
+TAMPERED = {
+    "statements.jsonl": 20,
+    "drafts.jsonl": 20,
+    "names.jsonl": 20,
+    "calls/answers.jsonl": 20,
+    "calls/inputs.u32": 20,
+    "calls/calls.jsonl": 20,
+}
+
+
+@pytest.mark.parametrize("name", TAMPERED)
+def test_an_altered_file_is_refused(name: str, made: Path, tmp_path: Path):
+    copy = Path(shutil.copytree(made, tmp_path / "copy"))
+    data = (copy / "extraction" / name).read_bytes()
+    (copy / "extraction" / name).write_bytes(data[:-2] + bytes([data[-2] ^ 1]) + data[-1:])
+    assert str(Path("extraction") / name) in coldread("freeze", str(copy), code=TAMPERED[name]).stderr
