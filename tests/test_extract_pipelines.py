@@ -419,6 +419,8 @@ def test_one_question_at_a_time_makes_each_wave_of_one_question() -> None:
     assert waves(1) == [1] * 10
     # A question that is done makes room for the next one at once.
     assert waves(2) == [2, 2, 2, 2, 1, 1]
+    with pytest.raises(ConfigurationError, match="width must be at least 1"):
+        waves(0)
 
 
 THEIRS = """

@@ -135,8 +135,8 @@ def test_another_setting_is_another_step(served: RunFolder, tiny_model: Path, tm
         msgspec.structs.replace(experiment, settings=msgspec.structs.replace(experiment.settings, tokenizer="unicode")),
         msgspec.structs.replace(experiment, prompt=msgspec.structs.replace(experiment.prompt, system="Say less.")),
     ):
-        caller = _caller(changed, tiny_model, _script)
-        assert pipelines_step(run, changed, plan, caller, lambda: ENVIRONMENT)
+        assert pipelines_step(run, changed, plan, _caller(changed, tiny_model, _script), lambda: ENVIRONMENT)
+        assert pipelines_step(run, experiment, plan, _caller(experiment, tiny_model, _script), lambda: ENVIRONMENT)
     fewer = msgspec.structs.replace(plan, pipelines=("direct",))
     assert pipelines_step(run, experiment, fewer, _caller(experiment, tiny_model, _script), lambda: ENVIRONMENT)
     (pipelines_folder(run, "tiny").parent / "seal.json").write_text("{}")

@@ -1,3 +1,4 @@
+import json
 from pathlib import Path
 
 import msgspec
@@ -364,6 +365,18 @@ def test_a_declared_interaction_is_about_each_reader_that_reads_its_four_views()
     analysis = _resolve(text + f"analysis: {{interactions: [{item}]}}").analysis or Analysis()
     assert analysis.interactions == (DeclaredInteraction("cmc", "latest_state", "stale_closure", "raw_history", "p", "one"),)
     assert analysis.asked == ("p",)
+
+
+def test_a_prompt_of_pipelines_that_shows_no_records_is_refused(tmp_path: Path) -> None:
+    shipped = yaml.safe_load(find_config("prompts", "pipelines").read_text())
+    reader = "readers:\n  - use: {name: one, engine: transformers, model: {folder: /m}}\n    pipelines: [sh_conflict]\n"
+    assert _resolve(f"{MINIMAL}{reader}").pipelines
+    for call, slot in (("candidates", "evidence"), ("choose", "candidates"), ("decompose", "question")):
+        changed = json.loads(json.dumps(shipped))
+        changed[call]["user"] = changed[call]["user"].replace(f"{{{slot}}}", "")
+        (tmp_path / "mine.yaml").write_text(yaml.safe_dump(changed))
+        with pytest.raises(ConfigurationError, match=rf"`user` of {call} must hold {{{slot}}}"):
+            _resolve(f"{MINIMAL}{reader}pipelines: {{prompt: {tmp_path / 'mine.yaml'}}}\n")
 
 
 def test_an_experiment_without_the_section_keeps_its_bytes() -> None:

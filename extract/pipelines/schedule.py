@@ -13,6 +13,7 @@ from msgspec import UNSET
 from extract.pipelines import Case, Pipeline, Steps, find_pipeline
 from extract.pipelines.records import CandidateList, Trace, lists_of
 from offline.asking import PipelineSettings
+from offline.configuration import check
 from offline.errors import ColdreadError, ConfigurationError
 from offline.experiment import ResolvedExperiment
 from offline.memory import Records
@@ -77,6 +78,7 @@ def run_pipelines(
     nothing else, as long as what the caller answers does not depend on that.
     """
     settings = pipeline_settings(experiment)
+    check(width is None or width > 0, "width must be at least 1: no question would ever be asked")
     pipelines: list[tuple[str, Pipeline]] = [(name, find_pipeline(name)) for name in names]
     records = {history.id: Records(history, experiment.settings) for history in histories}
     lists: dict[str, CandidateList] = {}
