@@ -134,7 +134,7 @@ class Forms:
         groups: dict[Literals, dict[Reading, list[str]]],
         left: dict[str, list[Triple]],
     ) -> None:
-        """Take the candidates that read all they fit of `left` as one of its facts; heaviest first, as statements are parsed."""
+        """Take those candidates that read all they fit of `left` as one of its facts; heaviest first, as in parsing."""
         trusted: list[Form] = []
         induced: list[InducedForm] = []
         forms = [(Form(chosen[0], "facts", chosen[1], literals), literals) for literals, chosen in candidates.items() if chosen]
