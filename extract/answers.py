@@ -11,7 +11,10 @@ from typing import Any
 from readers.records import Prediction
 
 _OPENING = re.compile(r'\s*(?:```(?:json)?\s*)?\{\s*"(\w+)"\s*:\s*\[\s*')
-_OBJECT = re.compile(r"\s*(?:```(?:json)?\s*)?(\{.*\})\s*(?:```)?\s*", re.DOTALL)
+# White space is matched possessively where the whole answer must fit: a model may write nothing else up to its cap, and parts
+# that try to share a run of it take time that grows with its square.
+_OBJECT = re.compile(r"\s*+(?:```(?:json)?\s*+)?(\{.*\})\s*+(?:```\s*+)?", re.DOTALL)
+_NUMBER = re.compile(r'\s*+(?:```(?:json)?\s*+)?\{\s*+"(\w+)"\s*+:\s*+(\d{1,9})\s*+\}\s*+(?:```\s*+)?')
 _SEPARATOR = re.compile(r"\s*,\s*")
 # What is wrong with a whole list that something follows.
 TRAILING = "text after the JSON"
@@ -92,7 +95,7 @@ def read_number(prediction: Prediction, key: str, most: int) -> tuple[int | None
     """The number 0..`most` of `{"KEY": number}`, or what is wrong with the answer."""
     if (failed := failure(prediction)) is not None:
         return None, failed
-    found = re.fullmatch(r'\s*(?:```(?:json)?\s*)?\{\s*"(\w+)"\s*:\s*(\d{1,9})\s*\}\s*(?:```)?\s*', prediction.text)
+    found = _NUMBER.fullmatch(prediction.text)
     if found is None or found[1] != key:
         return None, "not the JSON that was asked for"
     number = int(found[2])

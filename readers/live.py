@@ -14,8 +14,8 @@ from pathlib import Path
 
 import msgspec
 
-from offline.canonical import digest_of, encode, read_record, self_digest, storage, write_record
-from offline.errors import AlteredError, EngineError
+from offline.canonical import digest_of, encode, read_record, self_digest, write_record
+from offline.errors import AlteredError, EngineError, StorageError
 from offline.models import Reader
 from readers.calls import Caller, Prepared
 from readers.engines import EngineStart
@@ -46,22 +46,32 @@ class Cache:
     def _path(self, batch: str) -> Path:
         return self.folder / batch[:2] / f"{batch}.json"
 
-    def get(self, batch: str) -> JournalEntry | None:
-        """A finished batch; AlteredError if its file is not what was written."""
+    def get(self, batch: str, size: int) -> JournalEntry | None:
+        """A finished batch of so many calls; AlteredError if its file is not what was written."""
         path = self._path(batch)
         if not path.is_file():
             return None
         entry = read_record(path, JournalEntry)
-        if self_digest(entry, "check") != entry.check or entry.batch != batch:
+        if self_digest(entry, "check") != entry.check or entry.batch != batch or len(entry.outputs) != size:
             raise AlteredError(f"{path}: its check does not fit its content; the file was altered: remove it, then go on")
         return entry
 
     def put(self, entry: JournalEntry) -> None:
         """Keep a finished batch."""
         path = self._path(entry.batch)
-        with storage(path):
-            path.parent.mkdir(parents=True, exist_ok=True)
+        self.open(path.parent)
         write_record(path, msgspec.structs.replace(entry, check=self_digest(entry, "check")))
+
+    def open(self, folder: Path | None = None) -> None:
+        """Make the cache's folder, or one in it; StorageError if nothing can be kept there."""
+        folder = folder or self.folder
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            why = None if os.access(folder, os.W_OK | os.X_OK) else "it cannot be written"
+        except OSError as error:
+            why = error.strerror
+        if why is not None:
+            raise StorageError(f"{folder}: {why}; answers are kept there: let COLDREAD_CALLS name a folder that can be written")
 
 
 def batches(calls: Sequence[Prepared], reader: Reader) -> list[list[int]]:
@@ -110,7 +120,7 @@ class Live:
         jobs: dict[str, tuple[Job, list[int]]] = {}
         for batch in batches(calls, reader):
             name = digest_of([calls[i].call.digest for i in batch])
-            kept = self.cache.get(name)
+            kept = self.cache.get(name, len(batch))
             if kept is None:
                 jobs[name] = (Job(name, [calls[i].ids for i in batch], calls[batch[0]].decoding), batch)
             else:
@@ -137,6 +147,8 @@ class Live:
 
     def _started(self) -> list[Process]:
         if not self._processes:
+            # Before an engine takes minutes to start.
+            self.cache.open()
             count = self.engines.start.settings.reader.data_parallel or 1
             self._processes = self._stack.enter_context(self.engines.run(count))
         return self._processes

@@ -10,7 +10,7 @@ from readers.calls import Caller, Prepared, Source
 from readers.pins import identify
 from readers.records import FinishReason, Output
 from readers.requests import make_settings
-from readers.served import CODEC_FOLDER, MessageBytes, decode_messages, encode_text
+from readers.served import CODEC_FOLDER, MessageBytes, Tokenizer, decode_messages, encode_text
 
 READER = Reader(name="scripted", engine="openai", model=Pin(served="scripted"), output_cap=4096)
 # Text, or text and finish reason, or None for a call that failed.
@@ -18,7 +18,7 @@ Reply = str | tuple[str, FinishReason] | None
 Script = Callable[[str, Sequence[Message]], Reply]
 
 
-def scripted(script: Script, reader: Reader = READER) -> Caller:
+def scripted(script: Script, reader: Reader = READER, tokenizer: Tokenizer | None = None) -> Caller:
     """A caller answered by `script(stage, chat)`; its `waves` lists how many calls each wave sent."""
 
     def source(calls: Sequence[Prepared]) -> list[Output]:
@@ -26,14 +26,14 @@ def scripted(script: Script, reader: Reader = READER) -> Caller:
         return [_output(script(prepared.call.stage, decode_messages(prepared.ids))) for prepared in calls]
 
     waves: list[int] = []
-    caller = caller_of(source, reader)
+    caller = caller_of(source, reader, tokenizer)
     caller.waves = waves  # type: ignore[attr-defined]
     return caller
 
 
-def caller_of(source: Source, reader: Reader = READER) -> Caller:
+def caller_of(source: Source, reader: Reader = READER, tokenizer: Tokenizer | None = None) -> Caller:
     """A caller whose chats and answers travel as bytes (readers/served.py) to and from this source."""
-    tokenizer = MessageBytes(CODEC_FOLDER)
+    tokenizer = tokenizer or MessageBytes(CODEC_FOLDER)
     return Caller(make_settings(reader, identify(reader, CODEC_FOLDER), tokenizer), tokenizer, source)
 
 

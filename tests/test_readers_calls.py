@@ -14,14 +14,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tiny import naive_greedy
 
-from offline.canonical import digest_of, encode
-from offline.errors import AlteredError, ConfigurationError, EngineError, InputLinkError, OutputLinkError
+from offline.canonical import digest_of, encode, self_digest, write_record
+from offline.errors import AlteredError, ConfigurationError, EngineError, InputLinkError, OutputLinkError, StorageError
 from offline.models import Pin, Reader
 from offline.records import Message
 from readers.calls import Ask, Caller, Prepared, Recorded, Transcript, check_transcript, read_transcript, write_transcript
 from readers.guard import Forbidden
 from readers.live import batches, live_caller
-from readers.records import Call, Decoding, Prediction
+from readers.records import Call, Decoding, JournalEntry, Prediction
 from readers.tokens import ChatTokenizer
 
 GREEDY = Decoding(output_cap=6)
@@ -262,6 +262,31 @@ def test_a_kept_answer_that_was_altered_is_refused(
     one.write_bytes(whole)
     with no_engine(), asking(their(tiny_model, tmp_path, batch_size=1)) as (again, _):
         assert again.ask([ask("Who?"), ask("Where?")]) == caller.transcript.predictions
+
+
+@pytest.mark.parametrize("change", [lambda outputs: outputs[:1], lambda outputs: [*outputs, outputs[0]], lambda outputs: []])
+def test_a_kept_batch_with_another_number_of_outputs_is_refused_though_its_check_fits(
+    change: Callable[[Any], Any], tiny_model: Path, tmp_path: Path, cache: Path, logged: Callable[..., None]
+) -> None:
+    logged()
+    with asking(their(tiny_model, tmp_path)) as (caller, _):
+        caller.ask([ask("Who?"), ask("Where?")])
+    (path,) = cache.rglob("*.json")
+    entry = msgspec.json.decode(path.read_bytes(), type=JournalEntry)
+    entry = msgspec.structs.replace(entry, outputs=tuple(change(entry.outputs)), check="")
+    write_record(path, msgspec.structs.replace(entry, check=self_digest(entry, "check")))
+    with no_engine(), asking(their(tiny_model, tmp_path)) as (again, _), pytest.raises(AlteredError, match=path.name):
+        again.ask([ask("Who?"), ask("Where?")])
+
+
+def test_a_cache_that_cannot_be_written_is_refused_before_an_engine_starts(
+    tiny_model: Path, tmp_path: Path, cache: Path, logged: Callable[..., None]
+) -> None:
+    logged()
+    cache.write_text("in its place")
+    with no_engine(), asking(their(tiny_model, tmp_path)) as (caller, _), pytest.raises(StorageError, match="COLDREAD_CALLS"):
+        caller.ask([ask("Who?")])
+    assert caller.transcript.calls == []
 
 
 KILL = """if len(target.read_text().splitlines()) == 2:

@@ -18,12 +18,14 @@ from extract.frontends.records import Draft
 from offline.asking import CallPrompt, ExtractionPrompt, Extractor
 from offline.canonical import Record
 from offline.records import Status, Triple
-from readers.calls import Ask, chat
+from readers.calls import Ask, Caller, chat
 from readers.records import Decoding, Prediction
 
 RECORDS = "records"
 # Facts of one statement at most, so that a model that repeats itself comes to an end.
 MOST_FACTS = 8
+# Characters of a message about an entry's form.
+_LONGEST_ERROR = 200
 
 
 class Fact(Record, frozen=True):
@@ -42,9 +44,18 @@ class Entry(Record, frozen=True):
     facts: tuple[Fact, ...] = ()
 
 
+# Line breaks that JSON leaves as they are.
+_BREAKS = {ord(c): f"\\u{ord(c):04x}" for c in "\x85\u2028\u2029"}
+
+
+def json_line(value: Any) -> str:
+    """A value as one line of JSON that shows text as it is: nothing in a text can end its line or its string."""
+    return json.dumps(value, ensure_ascii=False).translate(_BREAKS)
+
+
 def record_lines(texts: Sequence[str]) -> str:
-    """The records of a call, numbered from 1, one line of JSON each: nothing in a text can end its line or its string."""
-    return "\n".join(json.dumps({"id": n, "text": text}, ensure_ascii=False) for n, text in enumerate(texts, 1))
+    """The records of a call, numbered from 1, one line of JSON each."""
+    return "\n".join(json_line({"id": n, "text": text}) for n, text in enumerate(texts, 1))
 
 
 @lru_cache(maxsize=64)
@@ -95,8 +106,13 @@ def answer_skeleton() -> str:
 def decoding(extractor: Extractor, count: int) -> Decoding:
     """How an answer about `count` records is decoded: as much of the cap as they are of a full call, and some."""
     share = extractor.output_cap * count // extractor.statements
-    cap = min(extractor.output_cap, share + extractor.output_cap // 8)
+    cap = max(1, min(extractor.output_cap, share + extractor.output_cap // 8))
     return Decoding(output_cap=cap, schema=schema(count) if extractor.constrained else None)
+
+
+def quarter(extractor: Extractor, caller: Caller) -> int:
+    """Tokens of a full call's statements at most, and of the relation names that it is shown: a quarter of its room each."""
+    return caller.room(decoding(extractor, extractor.statements)) // 4
 
 
 def ask(extractor: Extractor, stage: Literal["extract", "repair"], texts: Sequence[str], **values: str) -> Ask:
@@ -134,8 +150,11 @@ def read_answer(
 def _entry(item: Any) -> Entry | str:
     try:
         return msgspec.convert(item, Entry)
+    except UnicodeEncodeError:
+        return "its entry holds what is no character"
     except msgspec.ValidationError as error:
-        return f"its entry is not of the form that was asked for: {error}"
+        # The message holds words of the answer.
+        return f"its entry is not of the form that was asked for: {str(error)[:_LONGEST_ERROR]}"
 
 
 def _draft(entry: Entry | str, text: str, prompt: ExtractionPrompt, by: Literal["model", "repair"], call: str) -> Read:

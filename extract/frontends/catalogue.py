@@ -8,9 +8,10 @@ import json
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from itertools import islice
+from itertools import accumulate, islice
 
 from extract.answers import read_number
+from extract.frontends.batches import json_line, quarter
 from extract.frontends.records import CatalogueName, Draft, Example
 from offline.asking import Extractor
 from offline.retrievers.bm25 import BM25, unicode_tokens
@@ -19,6 +20,7 @@ from readers.records import Decoding
 
 # Examples of a name that are kept and shown, and known names that a new one is compared with.
 EXAMPLES, COMPARED = 3, 12
+# Tokens of an answer that is one number.
 _ANSWER = 24
 
 
@@ -47,12 +49,15 @@ class Catalogue:
         return name
 
     def shown(self) -> str:
-        """Names for a prompt, as JSON: those that stand for most facts, as many as the settings say."""
+        """Names for a prompt, as JSON: those that stand for most facts, as many as the settings say and a call has room for."""
         facts: Counter[str] = Counter()
         for name, known in self._names.items():
             facts[self.root(name)] += known.facts
         # `most_common` keeps the order of first appearance among equal ones.
-        return json.dumps([name for name, _ in facts.most_common(self._extractor.shown)], ensure_ascii=False)
+        names = [name for name, _ in facts.most_common(self._extractor.shown)]
+        used = accumulate(self._caller.count(json_line(name)) for name in names)
+        room = quarter(self._extractor, self._caller)
+        return json_line([name for name, size in zip(names, used, strict=True) if size <= room])
 
     def add(self, drafts: Sequence[Draft]) -> None:
         """Take in the names of a wave's drafts, and let the model map those that are new."""
@@ -102,7 +107,7 @@ class Catalogue:
 
     def _line(self, name: str) -> str:
         examples = [{"text": e.text, "subject": e.subject, "object": e.object} for e in self._names[name].examples]
-        return json.dumps({"relation": name, "examples": examples}, ensure_ascii=False)
+        return json_line({"relation": name, "examples": examples})
 
     def names(self) -> tuple[CatalogueName, ...]:
         """Everything that is known of the names."""
@@ -128,4 +133,5 @@ def choice(extractor: Extractor, key: str) -> Decoding:
         "required": [key],
         "additionalProperties": False,
     }
-    return Decoding(output_cap=_ANSWER, schema=json.dumps(schema, separators=(",", ":")) if extractor.constrained else None)
+    cap = min(_ANSWER, extractor.output_cap)
+    return Decoding(output_cap=cap, schema=json.dumps(schema, separators=(",", ":")) if extractor.constrained else None)

@@ -1,19 +1,19 @@
 """Literal forms learnt from what a model read: of statements that differ in their two ends alone, the same reading.
 
-A form is trusted if enough statements of different subjects were read by it, all alike, and if it reads every other statement
-that it fits as the model read that one. Where readings of one form disagree, the model may be asked which is right; the others
-of its statements are then read anew.
+A form is trusted if enough statements of different subjects were read by it, all alike, and if of every other statement with
+facts that it fits it reads one of those facts. Where readings of one form disagree, the model may be asked which is right; the
+others of its statements are then read anew.
 """
 
-import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import islice
 
 from extract.answers import read_number
-from extract.frontends.batches import settle
+from extract.frontends.batches import json_line, settle
 from extract.frontends.catalogue import COMPARED, Catalogue, choice
 from extract.frontends.grammar import Form, parse_statement
+from extract.frontends.guards import span_fault
 from extract.frontends.records import Draft, InducedForm
 from offline.asking import Extractor
 from offline.normalise import entity_key
@@ -58,19 +58,25 @@ class Forms:
         self._catalogue = catalogue
         self._reviewed: dict[Literals, Reviewed] = {}
         self._trusted: tuple[Form, ...] = ()
+        # What the trusted forms give, by text.
+        self._given: dict[str, Draft | None] = {}
         self._induced: tuple[InducedForm, ...] = ()
 
     def read(self, text: str) -> Draft | None:
-        """The draft that a trusted form gives; None if none fits."""
-        found = parse_statement(text, self._trusted)
-        if found.status != "facts":
+        """The draft that a trusted form gives; None if none fits, or the one that does gives what a model may not."""
+        if text not in self._given:
+            self._given[text] = self._parse(text)
+        return self._given[text]
+
+    def _parse(self, text: str) -> Draft | None:
+        triple = _reads(self._trusted, text)
+        if triple is None:
             return None
-        draft = Draft(text, "facts", found.triples, None, "form", None)
-        return settle(text, found.triples, self._extractor.prompt, draft)
+        return settle(text, (triple,), self._extractor.prompt, Draft(text, "facts", (triple,), None, "form", None))
 
     def learn(self, drafts: Sequence[Draft]) -> list[Draft]:
-        """Induce forms anew from all that the model read; its drafts, those revised that a review decided otherwise."""
-        read = {draft.text: self._triple(draft) for draft in drafts if len(draft.triples) == 1}
+        """Induce forms from all drafts as the model gave them; the drafts, those revised that a review decided otherwise."""
+        read = {draft.text: self._triples(draft)[0] for draft in drafts if len(draft.triples) == 1}
         places = {text: place for text, triple in read.items() if (place := cut_out(text, triple)) is not None}
         groups: dict[Literals, dict[Reading, list[str]]] = {}
         for text, (literals, order) in places.items():
@@ -78,16 +84,16 @@ class Forms:
         if self._extractor.conflicts:
             self._review(groups)
         candidates = {literals: self._reading(literals, readings, read) for literals, readings in groups.items()}
-        self._trust(candidates, groups, read)
-        return [self._revised(draft, places, candidates) for draft in drafts]
+        revised = [self._revised(draft, places, candidates) for draft in drafts]
+        self._trust(candidates, groups, {draft.text: self._triples(draft) for draft in revised if draft.triples})
+        return revised
 
     def induced(self) -> tuple[InducedForm, ...]:
         """The trusted forms, heaviest first."""
         return self._induced
 
-    def _triple(self, draft: Draft) -> Triple:
-        (triple,) = draft.triples
-        return Triple(triple.subject, self._catalogue.root(triple.relation), triple.object)
+    def _triples(self, draft: Draft) -> list[Triple]:
+        return [Triple(t.subject, self._catalogue.root(t.relation), t.object) for t in draft.triples]
 
     def _reading(self, literals: Literals, readings: dict[Reading, list[str]], read: dict[str, Triple]) -> Reading | None:
         """How a form's statements are read, if that is agreed upon and enough subjects speak for it."""
@@ -115,33 +121,29 @@ class Forms:
     def _ask(self, choices: Sequence[Reading], readings: dict[Reading, list[str]]) -> Ask:
         texts = islice((text for reading in choices for text in readings[reading]), SHOWN)
         lines = "\n".join(f"{number}: {self._line(reading, readings[reading][0])}" for number, reading in enumerate(choices, 1))
-        values = {"records": "\n".join(json.dumps(text, ensure_ascii=False) for text in texts), "readings": lines}
+        values = {"records": "\n".join(map(json_line, texts)), "readings": lines}
         return Ask("review", chat(self._extractor.prompt.review, values), choice(self._extractor, "reading"))
 
     def _line(self, reading: Reading, text: str) -> str:
         relation, (first, _) = reading
-        return json.dumps({"relation": relation, "first in the text": first[1:-1], "example": text}, ensure_ascii=False)
+        return json_line({"relation": relation, "first in the text": first[1:-1], "example": text})
 
     def _trust(
         self,
         candidates: dict[Literals, Reading | None],
         groups: dict[Literals, dict[Reading, list[str]]],
-        read: dict[str, Triple],
+        left: dict[str, list[Triple]],
     ) -> None:
-        """Take the candidates that read all they fit as the model did, heaviest first, as statements are parsed."""
+        """Take those candidates that read all they fit of `left` as one of its facts; heaviest first, as in parsing."""
         trusted: list[Form] = []
         induced: list[InducedForm] = []
-        # Of forms that a review decided, some statements were read otherwise; they will be revised.
-        decided = [readings for literals, readings in groups.items() if len(readings) > 1 and candidates[literals]]
-        dissenting = {text for readings in decided for texts in readings.values() for text in texts}
-        left = {text: triple for text, triple in read.items() if text not in dissenting}
         forms = [(Form(chosen[0], "facts", chosen[1], literals), literals) for literals, chosen in candidates.items() if chosen]
         for form, literals in sorted(forms, key=lambda pair: (-pair[0].weight, pair[0].name, pair[0].literals)):
-            fitting = {text: parse_statement(text, [form]).triples for text in left if form.match(text) is not None}
-            if any(triples != (left[text],) for text, triples in fitting.items()):
+            fitting = {text: triple for text in left if (triple := _reads([form], text)) is not None}
+            if any(triple not in left[text] for text, triple in fitting.items()):
                 continue
             trusted.append(form)
-            left = {text: triple for text, triple in left.items() if text not in fitting}
+            left = {text: triples for text, triples in left.items() if text not in fitting}
             readings, reviewed = groups[literals], self._reviewed.get(literals)
             induced.append(
                 InducedForm(
@@ -152,6 +154,8 @@ class Forms:
                     call=reviewed.call if reviewed is not None and len(readings) > 1 else None,
                 )
             )
+        if tuple(trusted) != self._trusted:
+            self._given.clear()
         self._trusted, self._induced = tuple(trusted), tuple(induced)
 
     def _revised(
@@ -165,7 +169,7 @@ class Forms:
         reviewed = None if place is None else self._reviewed.get(place[0])
         if place is None or chosen is None or reviewed is None:
             return draft
-        triple = self._triple(draft)
+        (triple,) = self._triples(draft)
         first, second = (triple.subject, triple.object) if place[1][0] == SUBJECT else (triple.object, triple.subject)
         subject, value = (first, second) if chosen[1][0] == SUBJECT else (second, first)
         if (again := Triple(subject, chosen[0], value)) == triple:
@@ -173,6 +177,12 @@ class Forms:
         return settle(
             draft.text, (again,), self._extractor.prompt, Draft(draft.text, "facts", (again,), None, "review", reviewed.call)
         )
+
+
+def _reads(forms: Sequence[Form], text: str) -> Triple | None:
+    """The triple that the first form to fit makes of a text; None if none fits, or if a model may not say so either."""
+    found = parse_statement(text, forms)
+    return next((triple for triple in found.triples if span_fault(text, triple) is None), None)
 
 
 def _written(form: Form) -> str:

@@ -14,7 +14,7 @@ from typing import Literal
 from msgspec.structs import replace
 
 from extract.frontends import FRONTENDS, asks_model
-from extract.frontends.batches import answer_skeleton, ask, decoding, read_answer
+from extract.frontends.batches import answer_skeleton, ask, quarter, read_answer
 from extract.frontends.catalogue import Catalogue
 from extract.frontends.guards import two_values
 from extract.frontends.induction import Forms
@@ -42,20 +42,13 @@ def hybrid(texts: Sequence[str], extractor: Extractor, caller: Caller) -> Extrac
     """Ask the model about as many statements as a wave holds, learn forms, and go on with those that none fits."""
     reader = _Reader(extractor, caller)
     forms = Forms(extractor, caller, reader.catalogue)
-    by_model: list[Draft] = []
-    left = list(texts)
-    while left:
-        size = extractor.wave * extractor.statements
-        wave, left = left[:size], left[size:]
-        by_model += reader.read(wave)
-        by_model = forms.learn(by_model)
-        left = [text for text in left if forms.read(text) is None]
-    asked = {draft.text: draft for draft in by_model}
-    drafts = []
-    for text in texts:
-        # What the forms of the last wave give: a form that was trusted early and not later on has no say.
-        draft = asked.get(text) or forms.read(text)
-        drafts.append(draft or Draft(text, "unresolved", (), "the form that once fitted it was given up", "code", None))
+    read: list[Draft] = []
+    asked: dict[str, Draft] = {}
+    # A form that was trusted early may be given up later: what it alone fitted is asked about then.
+    while left := [text for text in texts if text not in asked and forms.read(text) is None]:
+        read += reader.read(left[: extractor.wave * extractor.statements])
+        asked = {draft.text: draft for draft in forms.learn(read)}
+    drafts = [draft for text in texts if (draft := asked.get(text) or forms.read(text)) is not None]
     return finish(drafts, reader.catalogue, extractor.catalogue, forms)
 
 
@@ -91,10 +84,9 @@ class _Reader:
         faults = self._take("model", batches, asks, found)
         if self._extractor.repair:
             alone = [[text] for text in faults]
-            faults_of = [fault for fault, _ in faults.values()]
             asks = [
-                ask(self._extractor, "repair", batch, relations=relations, fault=fault)
-                for batch, fault in zip(alone, faults_of, strict=True)
+                ask(self._extractor, "repair", [text], relations=relations, fault=self._told(fault))
+                for text, (fault, _) in faults.items()
             ]
             faults = self._take("repair", alone, asks, found)
         for text, (fault, call) in faults.items():
@@ -110,16 +102,28 @@ class _Reader:
         faults: dict[str, tuple[str, str]] = {}
         for batch, prediction in zip(batches, self._caller.ask(asks), strict=True):
             for text, read in zip(batch, read_answer(prediction, batch, self._extractor.prompt, by), strict=True):
-                if isinstance(read, Draft):
+                fault = self._special(read) if isinstance(read, Draft) else read
+                if isinstance(read, Draft) and fault is None:
                     found[text] = read
                 else:
-                    faults[text] = (read, prediction.request)
+                    faults[text] = (str(fault), prediction.request)
         return faults
+
+    def _special(self, draft: Draft) -> str | None:
+        """Why a draft cannot be used whose relation no later call could show; None if all can be shown."""
+        for triple in draft.triples:
+            if (special := self._caller.special_in(triple.relation)) is not None:
+                return f"the relation spells out {special!r}, a special token of the model"
+        return None
+
+    def _told(self, fault: str) -> str:
+        """What the model is told of a fault, which may hold words of its answer: nothing that no call can carry."""
+        return fault if self._caller.special_in(fault) is None else "it spells out a special token"
 
     def _batches(self, texts: Sequence[str]) -> Iterator[list[str]]:
         """As many statements as a call takes, or as fill a quarter of its room; one that alone fills more goes by itself."""
         extractor = self._extractor
-        room = self._caller.room(decoding(extractor, extractor.statements)) // 4
+        room = quarter(extractor, self._caller)
         batch: list[str] = []
         size = 0
         for text in texts:
