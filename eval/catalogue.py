@@ -65,7 +65,7 @@ def catalogue(run: RunFolder) -> list[dict[str, Any]]:
                     "name": name.name,
                     "facts": name.facts,
                     "into": name.into,
-                    "call": name.call,
+                    "calls": list(name.calls),
                     "compared_with": list(name.shown),
                     "fault": name.fault,
                     "examples": [{"text": e.text, "subject": e.subject, "object": e.object} for e in name.examples],

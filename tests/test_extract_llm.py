@@ -372,6 +372,14 @@ def test_any_answer_whatever_leaves_each_statement_with_one_status(texts, replie
         assert (statement.status == "facts") == (statement.reason is None)
 
 
+def choices_of(chat) -> list[str | None]:
+    """What a comparison of names lets the model choose from, in order."""
+    shown = chat[-1].content.partition("Known relations:\n")[2].splitlines()
+    assert [line.partition(": ")[0] for line in shown] == [str(number) for number in range(len(shown))]
+    told = (line.partition(": ")[2] for line in shown)
+    return [None if text == "none of these" else json.loads(text)["relation"] for text in told]
+
+
 def test_new_names_are_mapped_to_those_before_them_on_source_examples():
     texts = ["Ada leads Orb.", "The head of Zed is Ben.", "The size of Orb is 9."]
     facts = {
@@ -385,21 +393,38 @@ def test_new_names_are_mapped_to_those_before_them_on_source_examples():
         if stage == "extract":
             return answer(*(entry(n, facts[text]) for n, text in records_of(chat)))
         new = json.loads(chat[-1].content.partition("New relation:\n")[2].splitlines()[0])
-        known = [json.loads(line.partition(": ")[2]) for line in chat[-1].content.splitlines() if line[:2] in ("1:", "2:")]
-        compared.append((new["relation"], [k["relation"] for k in known], new["examples"]))
-        wanted = "leader" if new["relation"] == "head of" else None
-        return json.dumps({"same": next((n for n, k in enumerate(known, 1) if k["relation"] == wanted), 0)})
+        known = choices_of(chat)
+        compared.append((new["relation"], known, new["examples"]))
+        return json.dumps({"same": known.index("leader" if new["relation"] == "head of" else None)})
 
     extracted, _ = run(texts, script, replace(EXTRACTOR, align=True))
     assert [triple.relation for s in extracted.extraction.statements for triple in s.triples] == ["leader", "leader", "size"]
-    assert [(name, set(known)) for name, known, _ in compared] == [("head of", {"leader"}), ("size", {"leader", "head of"})]
+    # Each twice, in both orders, `None` being none of them.
+    assert [known for name, known, _ in compared if name == "head of"] == [[None, "leader"], ["leader", None]]
+    one, other = (known for name, known, _ in compared if name == "size")
+    assert one == other[::-1]
+    assert (one[0], {*one[1:]}) == (None, {"leader", "head of"})
     assert compared[0][2] == [{"text": texts[1], "subject": "Zed", "object": "Ben"}]
     names = {name.name: name for name in extracted.names}
     assert names["head of"].into == "leader"
-    assert names["head of"].call is not None
-    assert names["leader"].call is None
+    assert len(set(names["head of"].calls)) == 2
+    assert names["leader"].calls == ()
     assert names["size"].into is None
     assert [relation.name for relation in extracted.extraction.relations] == ["leader", "size"]
+
+
+def test_a_name_that_is_chosen_by_its_place_is_not_mapped():
+    facts = {text: (f"Land{i}", name, f"Town{i}") for i, (text, name) in enumerate(zip(CAPITALS, "abcd", strict=False))}
+
+    def script(stage, chat):
+        if stage == "align":
+            return '{"same": 1}'
+        return answer(*(entry(n, facts[text]) for n, text in records_of(chat)))
+
+    extracted, _ = run(CAPITALS[:4], script, replace(EXTRACTOR, align=True))
+    assert [name.into for name in extracted.names] == [None] * 4
+    assert [name.fault is None for name in extracted.names] == [True, False, False, False]
+    assert extracted.names[1].fault == "'a' was chosen, in the other order 'none of these'"
 
 
 def test_a_mapping_that_gives_one_key_two_values_leaves_the_statement_to_the_reader():
@@ -407,7 +432,7 @@ def test_a_mapping_that_gives_one_key_two_values_leaves_the_statement_to_the_rea
 
     def script(stage, chat):
         if stage == "align":
-            return '{"same": 1}'
+            return json.dumps({"same": choices_of(chat).index("head")})
         return answer(entry(1, ("Orb", "head", "Ada"), ("Orb", "leader", "Ben")))
 
     extracted, _ = run([text], script, replace(EXTRACTOR, align=True))

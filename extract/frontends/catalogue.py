@@ -16,10 +16,12 @@ from extract.frontends.records import CatalogueName, Draft, Example
 from offline.asking import Extractor
 from offline.retrievers.bm25 import BM25, unicode_tokens
 from readers.calls import Ask, Caller, chat
-from readers.records import Decoding
+from readers.records import Decoding, Prediction
 
 # Examples of a name that are kept and shown, and known names that a new one is compared with.
 EXAMPLES, COMPARED = 3, 12
+# What stands among known names for none of them.
+NONE = "none of these"
 # Tokens of an answer that is one number.
 _ANSWER = 24
 
@@ -29,7 +31,7 @@ class _Name:
     facts: int = 0
     examples: list[Example] = field(default_factory=list)
     into: str | None = None
-    call: str | None = None
+    calls: tuple[str, ...] = ()
     shown: tuple[str, ...] = ()
     fault: str | None = None
 
@@ -75,33 +77,44 @@ class Catalogue:
             self._align(new)
 
     def _align(self, new: Sequence[str]) -> None:
-        """Compare each new name with those before it, all in one wave; answers are taken in order."""
-        asks: list[tuple[str, Ask]] = []
+        """Compare each new name with those before it, all in one wave; answers are taken in order.
+
+        Each is compared twice, what there is to choose from in one order and in the other: a weak model chooses by place, and
+        what it says counts if it says the same both times.
+        """
         names = list(self._names)
         place = {name: number for number, name in enumerate(names)}
         # One index for the wave: a name is compared with those before it, which may be of the same wave.
         index = BM25([self._words(name) for name in names], unicode_tokens) if new else None
+        compared: list[tuple[str, list[str | None]]] = []
         for name in new:
             assert index is not None
             alike = (names[i] for i in index.rank(self._words(name), len(names)))
             before = (other for other in alike if place[other] < place[name] and self._names[other].into is None)
             if shown := tuple(islice(before, COMPARED)):
                 self._names[name].shown = shown
-                asks.append((name, self._ask(name, shown)))
-        for (name, _), prediction in zip(asks, self._caller.ask([ask for _, ask in asks]), strict=True):
+                compared.append((name, [None, *shown]))
+        asks = [self._ask(name, order) for name, choices in compared for order in (choices, choices[::-1])]
+        predictions = iter(self._caller.ask(asks))
+        for name, choices in compared:
             known = self._names[name]
-            known.call = prediction.request
-            number, known.fault = read_number(prediction, "same", len(known.shown))
-            if number:
-                known.into = self.root(known.shown[number - 1])
+            there, back = next(predictions), next(predictions)
+            known.calls = (there.request, back.request)
+            one, fault = _chosen(there, choices)
+            other, other_fault = _chosen(back, choices[::-1])
+            known.fault = fault or other_fault
+            if known.fault is None and one != other:
+                known.fault = f"{one or NONE!r} was chosen, in the other order {other or NONE!r}"
+            elif known.fault is None and one is not None:
+                known.into = self.root(one)
 
     def _words(self, name: str) -> str:
         """What BM25 compares a name by: itself, and the wording of its examples around their ends."""
         examples = self._names[name].examples
         return " ".join([name, *(e.text.replace(e.subject, " ").replace(e.object, " ") for e in examples)])
 
-    def _ask(self, name: str, shown: Sequence[str]) -> Ask:
-        known = "\n".join(f"{number}: {self._line(other)}" for number, other in enumerate(shown, 1))
+    def _ask(self, name: str, choices: Sequence[str | None]) -> Ask:
+        known = "\n".join(f"{n}: {NONE if other is None else self._line(other)}" for n, other in enumerate(choices))
         values = {"relation": self._line(name), "known": known}
         return Ask("align", chat(self._extractor.prompt.align, values), choice(self._extractor, "same"))
 
@@ -117,12 +130,18 @@ class Catalogue:
                 facts=known.facts,
                 examples=tuple(known.examples),
                 into=known.into,
-                call=known.call,
+                calls=known.calls,
                 shown=known.shown,
                 fault=known.fault,
             )
             for name, known in self._names.items()
         )
+
+
+def _chosen(prediction: Prediction, choices: Sequence[str | None]) -> tuple[str | None, str | None]:
+    """The name that an answer chooses, None for none of them, and what is wrong with the answer."""
+    number, fault = read_number(prediction, "same", len(choices) - 1)
+    return (None if number is None else choices[number]), fault
 
 
 def choice(extractor: Extractor, key: str) -> Decoding:

@@ -34,16 +34,16 @@ class Example(Record, frozen=True):
 class CatalogueName(Record, frozen=True):
     """A relation name in order of first appearance, and what became of it.
 
-    facts: triples that were read with it. into: the name that it was mapped to, None if it stands for itself. call: digest of
-    the call that was asked about it, None if none was. shown: names that it was compared with. fault: what was wrong with the
-    answer.
+    facts: triples that were read with it. into: the name that it was mapped to, None if it stands for itself. calls: digests of
+    the two that compared it with others, none if none did. shown: those, in the order of the first call; the second had the
+    opposite one. fault: what was wrong with an answer, or that the two disagree.
     """
 
     name: str
     facts: int
     examples: tuple[Example, ...]
     into: str | None = None
-    call: str | None = None
+    calls: tuple[str, ...] = ()
     shown: tuple[str, ...] = ()
     fault: str | None = None
     format: Literal[1] = 1
