@@ -79,7 +79,7 @@ class Catalogue:
     def _align(self, new: Sequence[str]) -> None:
         """Compare each new name with those before it, all in one wave; answers are taken in order.
 
-        Each is compared twice, what there is to choose from in one order and in the other: a weak model chooses by place, and
+        Each is compared twice, and the second time every choice stands at another place: a weak model chooses by place, and
         what it says counts if it says the same both times.
         """
         names = list(self._names)
@@ -94,17 +94,17 @@ class Catalogue:
             if shown := tuple(islice(before, COMPARED)):
                 self._names[name].shown = shown
                 compared.append((name, [None, *shown]))
-        asks = [self._ask(name, order) for name, choices in compared for order in (choices, choices[::-1])]
+        asks = [self._ask(name, order) for name, choices in compared for order in (choices, _turned(choices))]
         predictions = iter(self._caller.ask(asks))
         for name, choices in compared:
             known = self._names[name]
             there, back = next(predictions), next(predictions)
             known.calls = (there.request, back.request)
             one, fault = _chosen(there, choices)
-            other, other_fault = _chosen(back, choices[::-1])
+            other, other_fault = _chosen(back, _turned(choices))
             known.fault = fault or other_fault
             if known.fault is None and one != other:
-                known.fault = f"{one or NONE!r} was chosen, in the other order {other or NONE!r}"
+                known.fault = f"{one or NONE!r} was chosen, and in another order {other or NONE!r}"
             elif known.fault is None and one is not None:
                 known.into = self.root(one)
 
@@ -136,6 +136,12 @@ class Catalogue:
             )
             for name, known in self._names.items()
         )
+
+
+def _turned(choices: list[str | None]) -> list[str | None]:
+    """The choices in another order, in which each of them stands at another place."""
+    half = len(choices) // 2
+    return choices[half:] + choices[:half]
 
 
 def _chosen(prediction: Prediction, choices: Sequence[str | None]) -> tuple[str | None, str | None]:

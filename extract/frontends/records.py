@@ -35,8 +35,8 @@ class CatalogueName(Record, frozen=True):
     """A relation name in order of first appearance, and what became of it.
 
     facts: triples that were read with it. into: the name that it was mapped to, None if it stands for itself. calls: digests of
-    the two that compared it with others, none if none did. shown: those, in the order of the first call; the second had the
-    opposite one. fault: what was wrong with an answer, or that the two disagree.
+    the two that compared it with others, none if none did. shown: those, in the order of the first call; the second had
+    another one. fault: what was wrong with an answer, or that the two disagree.
     """
 
     name: str
