@@ -180,13 +180,23 @@ def test_a_catalogue_edited_by_hand_is_another_version_made_without_a_call(made:
     coldread("catalogue", str(made), "--out", str(tmp_path / "mine.yaml"), code=3)
 
 
-def test_a_catalogue_that_puts_a_name_under_two_relations_is_refused(tmp_path: Path, wide_model: Path):
-    (tmp_path / "bad.yaml").write_text(yaml.safe_dump({"relations": {"a": ["x"], "b": ["x"]}}))
+@pytest.mark.parametrize(
+    ("relations", "why"),
+    [
+        ({"a": ["x"], "b": ["x"]}, "puts 'x' under two relations"),
+        ({"a": ["x", "x"]}, "puts 'x' under two relations"),
+        ({"": ["x"]}, "has a relation ''"),
+        ({" home": ["x"]}, "has a relation ' home'"),
+        ({"--": ["x"]}, "has a relation '--'"),
+    ],
+)
+def test_a_catalogue_that_cannot_be_meant_is_refused(relations: dict, why: str, tmp_path: Path, wide_model: Path):
+    (tmp_path / "bad.yaml").write_text(yaml.safe_dump({"relations": relations}))
     experiment = write_experiment(
         tmp_path, wide_model, readers=[], frontend={"kind": "llm"}, extractor=extractor(wide_model, catalogue="bad.yaml")
     )
     ended = coldread("run", str(experiment), "--data", str(write_rows(tmp_path)), "--out", str(tmp_path / "run"), code=3)
-    assert "puts 'x' under two relations" in ended.stderr
+    assert why in ended.stderr
     assert not (tmp_path / "run").exists()
 
 
