@@ -16,7 +16,7 @@ from msgspec.structs import replace
 
 from eval.extraction_against import GRAMMARS, with_grammar
 from eval.run import Plan, Say, Watch, run_all
-from extract.frontends import distinct_texts
+from extract.frontends import check_frontend, distinct_texts
 from extract.frontends.llm import plan as plan_calls
 from extract.pipelines.schedule import run_pipelines
 from offline.asking import Extractor
@@ -31,7 +31,7 @@ from offline.views.retrieval import lexical
 from readers.calls import Caller, Prepared
 from readers.pins import find_tokenizer, fingerprint, identify, locate, missing
 from readers.read import freeze_requests
-from readers.records import Model, Output
+from readers.records import Model, Output, StageCounts
 from readers.requests import make_settings
 from readers.served import CODEC_FOLDER, MessageBytes
 from readers.tokens import ChatTokenizer, messages
@@ -54,6 +54,7 @@ def dry_run(plan: Plan, say: Say, rates: Rates) -> dict[str, Any]:
     A view that ranks by a model is reckoned as the one that BM25 gives in its place, of about the same length.
     """
     wanted = plan.experiment
+    check_frontend(wanted)
     numbers, work = wanted.retrieval or RetrievalSettings(), model_work(wanted)
     # Four characters a token, as everywhere here.
     stand_ins = {view: lexical(view, 4 * numbers.chunk_tokens) for view in wanted.views}
@@ -100,20 +101,23 @@ def _without_model(experiment: ResolvedExperiment, say: Say) -> ResolvedExperime
 
 
 def _extraction(run: RunFolder, experiment: ResolvedExperiment, rates: Rates) -> dict[str, Any] | None:
-    """What extraction by a model would cost at least: each distinct text asked about once, nothing repaired or mapped."""
+    """What extraction by a model would cost: each distinct text asked about once, nothing repaired or mapped.
+
+    `at_most`: of another frontend than `llm`, which spares calls by what it learns from their answers.
+    """
     extractor = experiment.extractor
     if not isinstance(extractor, Extractor):
         return None
     reader = extractor.reader
-    found = find_tokenizer(reader)
-    result: dict[str, Any] = {"model": reader.name, "statements": len(distinct_texts(read_data(run).histories))}
+    found, texts = find_tokenizer(reader), distinct_texts(read_data(run).histories)
+    result: dict[str, Any] = {"model": reader.name, "statements": len(texts), "at_most": experiment.frontend.kind != "llm"}
     if found.folder is None:
         return {**result, "calls": -(-result["statements"] // extractor.statements), "note": found.note}
     tokenizer = ChatTokenizer.of(reader, found.folder)
     model = fingerprint(found.folder) if reader.model.served is UNSET else identify(reader, found.folder)
     caller = Caller(make_settings(reader, model, tokenizer), tokenizer, _unanswered)
-    out = plan_calls(distinct_texts(read_data(run).histories), extractor, caller)
-    counts = caller.transcript.counts()["extract"]
+    out = plan_calls(texts, extractor, caller)
+    counts = caller.transcript.counts().get("extract", StageCounts(0, 0, 0, 0))
     into, pace = rates.input or reader.input_rate, rates.output or reader.output_rate
     seconds = counts.input_tokens / into + out / pace if into and pace else None
     return {

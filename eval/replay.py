@@ -34,7 +34,7 @@ from offline.experiment import ReaderPlan, ResolvedExperiment, RetrievalSettings
 from offline.memory import Measure
 from offline.models import Encoder, Reader, Reranker
 from offline.records import Packet
-from offline.run_folder import REPORT, RunFolder, read_manifest
+from offline.run_folder import MANIFEST, REPORT, RunFolder, read_manifest
 from offline.steps import freeze_run, fresh, model_work, packet_files, read_data, read_evidence, read_packets
 from readers.calls import SETTINGS, Caller, Recorded, check_transcript
 from readers.encode import ENCODER, RERANKER
@@ -133,6 +133,8 @@ def _extract_again(run: RunFolder, experiment: ResolvedExperiment) -> tuple[Extr
     recorded = Recorded(folder / CALLS)
     tokenizer = ChatTokenizer.of(extractor.reader, folder / TOKENIZER)
     _check_settings(folder / CALLS / SETTINGS, extractor.reader, recorded.transcript.settings, tokenizer)
+    if read_manifest(folder).inputs.get("model") != recorded.transcript.settings.model.fingerprint:
+        raise InputLinkError(f"{folder / CALLS / SETTINGS}: not the model that {MANIFEST} names")
     caller = Caller(recorded.transcript.settings, tokenizer, recorded)
     extracted = extract_by_model(read_data(run).histories, experiment, caller)
     made = check_transcript(recorded, caller.transcript)

@@ -11,7 +11,7 @@ from msgspec import UNSET
 from eval.labels import commitment, labels_step
 from eval.populations import check_populations
 from eval.score import score_run
-from extract.frontends import find_frontend
+from extract.frontends import check_frontend
 from extract.pipelines import find_pipeline
 from extract.pipelines.steps import read_spent, serve_pipelines
 from extract.pipelines.stored import read_stored
@@ -205,7 +205,7 @@ def start(run: RunFolder, plan: Plan, say: Say) -> None:
     """
     experiment = plan.experiment
     model_work(experiment)
-    find_frontend(experiment.frontend.kind)
+    check_frontend(experiment)
     check_populations(experiment)
     for each in experiment.readers:
         check_engine(each.reader)

@@ -87,7 +87,8 @@ def estimate(console: Console, result: dict[str, Any]) -> None:
         counted = "input_tokens" in work
         tokens = f", {work['input_tokens']} tokens in, about {work['output_tokens_about']} out" if counted else ""
         minutes = f", ~{work['minutes']} minutes" if work.get("minutes") is not None else ""
-        plan = f"{work['statements']} texts in {work['calls']} calls{tokens}{minutes}; repairs and mappings come on top"
+        calls = f"{'at most ' if work['at_most'] else ''}{work['calls']} calls"
+        plan = f"{work['statements']} texts in {calls}{tokens}{minutes}; repairs and mappings come on top"
         console.print(escape(f"extraction by {work['model']}: {plan}"), highlight=False, soft_wrap=True)
     for name, work in result.get("encode", {}).items():
         counts = ", ".join(f"{count} {what}" for what, count in work.items() if what != "download")

@@ -4,7 +4,7 @@ from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 
-from extract.frontends import extract, extract_by_model, needs_model
+from extract.frontends import check_frontend, extract, extract_by_model
 from extract.frontends.records import CatalogueName, Draft, Extracted, InducedForm
 from offline.asking import Extractor
 from offline.canonical import Record, read_lines, read_record, write_lines, write_record
@@ -46,7 +46,8 @@ class Done:
 
 def extract_step(run: RunFolder, experiment: ResolvedExperiment, progress: Progress = lambda done, total: None) -> Done:
     """Write extraction/ unless it is up to date."""
-    if needs_model(experiment.frontend.kind) and isinstance(experiment.extractor, Extractor):
+    check_frontend(experiment)
+    if isinstance(experiment.extractor, Extractor):
         written = _by_model(run, experiment, experiment.extractor, progress)
     else:
         written = run.step(

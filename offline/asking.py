@@ -1,5 +1,6 @@
 """What asks a model beside reading, as it is configured: extraction of facts, and query-time pipelines."""
 
+from collections import Counter
 from pathlib import Path
 from typing import Literal
 
@@ -9,6 +10,7 @@ from msgspec import UNSET
 from offline.canonical import Record
 from offline.configuration import check, find_config, load_yaml
 from offline.models import Reader
+from offline.normalise import entity_key
 
 
 class CallPrompt(Record, frozen=True):
@@ -135,9 +137,8 @@ def resolve_extractor(use: ExtractorUse, where: str) -> Extractor:
     for name in ("statements", "wave", "output_cap", "input_cap", "shown", "examples"):
         check(numbers[name] > 0, f"{where}: extractor: {name} must be positive")
     edited = None if use.catalogue is None else load_yaml(beside / use.catalogue, EditedCatalogue)
-    found = [name for names in edited.relations.values() for name in names] if edited else []
-    for name in found:
-        check(found.count(name) == 1, f"{where}: extractor: the catalogue {use.catalogue} puts {name!r} under two relations")
+    if edited is not None:
+        _check_catalogue(edited, f"{where}: extractor: the catalogue {use.catalogue}")
     return Extractor(
         # A call's own cap counts; this is the largest, and what an input may have is bounded twice.
         reader=_for_calls(reader, use.output_cap, use.input_cap),
@@ -145,6 +146,15 @@ def resolve_extractor(use: ExtractorUse, where: str) -> Extractor:
         catalogue=edited,
         **numbers,
     )
+
+
+def _check_catalogue(edited: EditedCatalogue, where: str) -> None:
+    """ConfigurationError for a relation without a name, and for a name that is put under two."""
+    for relation in edited.relations:
+        named = entity_key(relation) and relation == " ".join(relation.split())
+        check(bool(named), f"{where} has a relation {relation!r}: give it a name of letters or digits with single blanks")
+    for name, count in Counter(name for names in edited.relations.values() for name in names).items():
+        check(count == 1, f"{where} puts {name!r} under two relations")
 
 
 def _for_calls(reader: Reader, output_cap: int, input_cap: int) -> Reader:

@@ -191,12 +191,16 @@ def read_transcript(folder: Path) -> Transcript:
         raise AlteredError(f"{folder / ANSWERS}: not the answers to the calls in {CALLS}")
     if len(data) != 4 * sum(call.length for call in calls):
         raise AlteredError(f"{folder / INPUTS}: {len(data)} bytes do not fit the index in {CALLS}")
+    decodings = list(read_lines(folder / DECODINGS, Decoding))
+    by_digest = {digest_of(decoding): decoding for decoding in decodings}
+    if len(by_digest) != len(decodings):
+        raise AlteredError(f"{folder / DECODINGS}: holds one decoding twice")
     flat: list[int] = np.frombuffer(data, dtype="<u4").tolist()
     return Transcript(
         settings=read_record(folder / SETTINGS, Settings),
         calls=calls,
         ids=[tuple(flat[call.offset : call.offset + call.length]) for call in calls],
-        decodings={digest_of(decoding): decoding for decoding in read_lines(folder / DECODINGS, Decoding)},
+        decodings=by_digest,
         predictions=predictions,
     )
 
@@ -240,7 +244,7 @@ def check_transcript(recorded: Recorded, again: Transcript) -> int:
             raise OutputLinkError(f"{folder / ANSWERS}, {where}: its output ids do not decode to the stored text")
     if len(stored.calls) != len(again.calls):
         raise InputLinkError(f"{folder / CALLS}: {len(stored.calls)} calls; run again, the algorithm makes {len(again.calls)}")
-    if stored.decodings != again.decodings:
+    if list(stored.decodings) != list(again.decodings):
         raise InputLinkError(f"{folder / DECODINGS}: not the decodings that these calls have when the algorithm runs again")
     return len(again.calls)
 

@@ -455,8 +455,9 @@ def test_an_answer_to_a_mapping_that_names_nothing_shown_keeps_the_names_apart()
     assert extracted.names[1].fault == "7 is none of the numbers that were shown"
 
 
-def test_a_persons_catalogue_changes_names_and_no_call():
-    edited = EditedCatalogue(relations={"seat of government": ("capital",)})
+@pytest.mark.parametrize("written", ["capital", "Capital", " CAPITAL_"])
+def test_a_persons_catalogue_changes_names_and_no_call(written):
+    edited = EditedCatalogue(relations={"seat of government": (written,)})
     plain, before = run(CAPITALS, honest)
     renamed, after = run(CAPITALS, honest, replace(EXTRACTOR, catalogue=edited))
     assert after.transcript.calls == before.transcript.calls

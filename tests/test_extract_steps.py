@@ -1,6 +1,7 @@
 """Extraction by a model as a step of a run: real processes, real files, an engine that answers by rule."""
 
 import json
+import os
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -10,7 +11,9 @@ import yaml
 from tiny import ROWS, coldread, make_model, write_experiment, write_rows
 
 from extract.steps import CALLS, read_drafts
-from offline.run_folder import RunFolder
+from offline.canonical import encode, read_record, write_record
+from offline.errors import AlteredError, ExtractionLinkError, InputLinkError, OutputLinkError
+from offline.run_folder import Manifest, RunFolder, files_below, make_manifest
 from readers.calls import read_transcript
 from readers.tokens import ChatTokenizer
 
@@ -179,13 +182,23 @@ def test_a_catalogue_edited_by_hand_is_another_version_made_without_a_call(made:
     coldread("catalogue", str(made), "--out", str(tmp_path / "mine.yaml"), code=3)
 
 
-def test_a_catalogue_that_puts_a_name_under_two_relations_is_refused(tmp_path: Path, wide_model: Path):
-    (tmp_path / "bad.yaml").write_text(yaml.safe_dump({"relations": {"a": ["x"], "b": ["x"]}}))
+@pytest.mark.parametrize(
+    ("relations", "why"),
+    [
+        ({"a": ["x"], "b": ["x"]}, "puts 'x' under two relations"),
+        ({"a": ["x", "x"]}, "puts 'x' under two relations"),
+        ({"": ["x"]}, "has a relation ''"),
+        ({" home": ["x"]}, "has a relation ' home'"),
+        ({"--": ["x"]}, "has a relation '--'"),
+    ],
+)
+def test_a_catalogue_that_cannot_be_meant_is_refused(relations: dict, why: str, tmp_path: Path, wide_model: Path):
+    (tmp_path / "bad.yaml").write_text(yaml.safe_dump({"relations": relations}))
     experiment = write_experiment(
         tmp_path, wide_model, readers=[], frontend={"kind": "llm"}, extractor=extractor(wide_model, catalogue="bad.yaml")
     )
     ended = coldread("run", str(experiment), "--data", str(write_rows(tmp_path)), "--out", str(tmp_path / "run"), code=3)
-    assert "puts 'x' under two relations" in ended.stderr
+    assert why in ended.stderr
     assert not (tmp_path / "run").exists()
 
 
@@ -250,3 +263,169 @@ def test_an_altered_file_is_refused(name: str, made: Path, tmp_path: Path):
     data = (copy / "extraction" / name).read_bytes()
     (copy / "extraction" / name).write_bytes(data[:-2] + bytes([data[-2] ^ 1]) + data[-1:])
     assert str(Path("extraction") / name) in coldread("freeze", str(copy), code=TAMPERED[name]).stderr
+
+
+def lines_of(path: Path) -> list[dict]:
+    return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+def rewrite(path: Path, change: Callable[[list[dict]], object]) -> None:
+    records = lines_of(path)
+    change(records)
+    path.write_bytes(b"".join(encode(record) + b"\n" for record in records))
+
+
+def edit(name: str, change: Callable[[list[dict]], object]) -> Callable[[Path], None]:
+    return lambda folder: rewrite(folder / name, change)
+
+
+def forge_answer(folder: Path) -> None:
+    """Another answer about a text without a fact, its ids and its text fitting each other."""
+    tokenizer = ChatTokenizer(folder / "tokenizer")
+
+    def change(answers: list[dict]) -> None:
+        forged = next(answer for answer in answers if '"no_fact"' in answer["text"])
+        forged["text"] = forged["text"].replace('"no_fact"', '"unresolved"')
+        forged["output_ids"] = tokenizer._tokenizer.encode(forged["text"], add_special_tokens=False)
+
+    rewrite(folder / "calls" / "answers.jsonl", change)
+
+
+def drop_last_call(folder: Path) -> None:
+    length = lines_of(folder / "calls" / "calls.jsonl")[-1]["length"]
+    for name in ("calls.jsonl", "answers.jsonl"):
+        rewrite(folder / "calls" / name, lambda records: records.pop())
+    inputs = folder / "calls" / "inputs.u32"
+    inputs.write_bytes(inputs.read_bytes()[: -4 * length])
+
+
+def swap_calls(folder: Path) -> None:
+    """The first two calls change places in all three files."""
+    one, two = (call["length"] for call in lines_of(folder / "calls" / "calls.jsonl")[:2])
+    data = (folder / "calls" / "inputs.u32").read_bytes()
+    first, second, rest = data[: 4 * one], data[4 * one : 4 * (one + two)], data[4 * (one + two) :]
+    (folder / "calls" / "inputs.u32").write_bytes(second + first + rest)
+
+    def swap(records: list[dict]) -> None:
+        records[0], records[1] = records[1], records[0]
+        if "offset" in records[0]:
+            records[0]["offset"], records[1]["offset"] = 0, two
+
+    for name in ("calls.jsonl", "answers.jsonl"):
+        rewrite(folder / "calls" / name, swap)
+
+
+def first_with(key: str, value: object) -> Callable[[list[dict]], dict]:
+    return lambda records: next(record for record in records if record[key] == value)
+
+
+FORGED: dict[str, tuple[type[Exception], Callable[[Path], None]]] = {
+    "a status": (
+        ExtractionLinkError,
+        edit("statements.jsonl", lambda r: r[0].update(status="no_fact", triples=[], reason="forged")),
+    ),
+    "a relation": (ExtractionLinkError, edit("relations.jsonl", lambda r: r.pop())),
+    "a draft": (ExtractionLinkError, edit("drafts.jsonl", lambda r: r[0].update(by="repair"))),
+    "a merge": (ExtractionLinkError, edit("names.jsonl", lambda r: first_with("name", "home town")(r).update(into=None))),
+    "an example": (ExtractionLinkError, edit("names.jsonl", lambda r: r[0]["examples"].pop())),
+    "an answer": (ExtractionLinkError, forge_answer),
+    "the text of an answer": (OutputLinkError, edit("calls/answers.jsonl", lambda r: r[0].update(text=r[0]["text"] + " "))),
+    "the order of calls": (InputLinkError, swap_calls),
+    "one call less": (InputLinkError, drop_last_call),
+    "the stage of a call": (InputLinkError, edit("calls/calls.jsonl", lambda r: r[0].update(stage="repair"))),
+    "a decoding": (InputLinkError, edit("calls/decodings.jsonl", lambda r: r[0].update(output_cap=7))),
+    "the order of decodings": (InputLinkError, edit("calls/decodings.jsonl", lambda r: r.reverse())),
+    "a decoding twice": (AlteredError, edit("calls/decodings.jsonl", lambda r: r.append(r[0]))),
+    "the model of the calls": (
+        InputLinkError,
+        edit("calls/settings.json", lambda r: r[0]["model"].update(fingerprint="0" * 64)),
+    ),
+    "the model of the step": (InputLinkError, edit("manifest.json", lambda r: r[0]["inputs"].update(model="0" * 64))),
+    "a setting of the reader": (InputLinkError, edit("calls/settings.json", lambda r: r[0]["reader"].update(batch_size=1))),
+}
+
+
+@pytest.mark.parametrize("what", FORGED)
+def test_a_forged_extraction_whose_hashes_fit_does_not_come_out_again(what: str, made: Path, tmp_path: Path):
+    error, forge = FORGED[what]
+    run = RunFolder(Path(shutil.copytree(made, tmp_path / "copy")))
+    folder = run.step_folder("extraction")
+    calls = len(read_transcript(folder / CALLS).calls)
+    assert _extract_and_compare(run) == [("extraction", f"{len(statements(run.path))} statements, {calls} calls")]
+    forge(folder)
+    old = read_record(folder / "manifest.json", Manifest)
+    listed = [name for name in files_below(folder) if name not in ("manifest.json", "timings.json")]
+    write_record(folder / "manifest.json", make_manifest(folder, "extraction", old.inputs, listed))
+    with pytest.raises(error):
+        _extract_and_compare(run)
+
+
+def _extract_and_compare(run: RunFolder) -> list[tuple[str, str]]:
+    from eval.replay import _replay_extraction
+
+    links: list[tuple[str, str]] = []
+    _replay_extraction(run, run.experiment(), lambda *link: links.append(link), tokens=True)
+    return links
+
+
+THEIRS = """
+from extract.frontends import asks_model
+from extract.frontends.llm import llm
+from offline.records import Extraction, StatementExtraction
+
+def plain(texts, experiment):
+    return Extraction(tuple(StatementExtraction(text=t, status="unresolved", reason="plain") for t in texts), ())
+
+@asks_model
+def asking(texts, extractor, caller):
+    return llm(texts, extractor, caller)
+"""
+
+
+def test_a_frontend_from_elsewhere_is_named_a_model_exactly_if_it_asks_one(
+    tmp_path: Path, wide_model: Path, plugin: Plugin, install: Callable[..., None], monkeypatch: pytest.MonkeyPatch
+):
+    plugin("return []", RULES)
+    points = {name: f"elsewhere_code:{name}" for name in ("plain", "asking")}
+    install("elsewhere", "coldread.frontends", points, THEIRS)
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path / "elsewhere"), prepend=os.pathsep)
+    rows = str(write_rows(tmp_path))
+
+    def run(kind: str, code: int, *more: str, **sections: object) -> str:
+        experiment = write_experiment(tmp_path, wide_model, views=["cmc"], readers=[], frontend={"kind": kind}, **sections)
+        out = tmp_path / f"run-{kind}-{len(sections)}"
+        return coldread(
+            "run", str(experiment), "--data", rows, "--out", str(out), "--until", "extract", *more, code=code
+        ).stderr
+
+    for more in ((), ("--dry-run",)):
+        assert "asks a model; name one" in run("asking", 3, *more)
+        assert "asks no model; remove `extractor`" in run("plain", 3, *more, extractor=extractor(wide_model))
+    assert "8 unresolved" in run("plain", 0)
+    assert "7 facts, 1 no_fact" in run("asking", 0, extractor=extractor(wide_model))
+    assert not (tmp_path / "run-asking-0").exists()
+
+
+@pytest.mark.parametrize("kind", ["llm", "hybrid"])
+def test_a_dry_run_plans_extraction_and_says_where_that_is_a_bound(kind: str, tmp_path: Path, wide_model: Path, plugin: Plugin):
+    plugin("return []", RULES)
+    run = make_run(tmp_path, wide_model, kind)
+    asked = read_transcript(run / "extraction" / CALLS).counts()["extract"]
+    planned = dry_run(tmp_path, wide_model, kind)["extract"]
+    assert (planned["statements"], planned["at_most"]) == (len(statements(run)), kind == "hybrid")
+    # Without a known relation in any call, the inputs are a little shorter than they come to be.
+    assert planned["calls"] == asked.calls
+    assert 0.95 * asked.input_tokens < planned["input_tokens"] <= asked.input_tokens
+
+
+def test_a_dry_run_of_statements_that_no_call_can_carry_plans_none(tmp_path: Path, wide_model: Path, plugin: Plugin):
+    plugin("return []", RULES)
+    rows = [{**row, "statements": [f"{text} <|end|>" for text in row["statements"]]} for row in ROWS]
+    planned = dry_run(tmp_path, wide_model, "llm", rows)["extract"]
+    assert (planned["calls"], planned["input_tokens"]) == (0, 0)
+
+
+def dry_run(folder: Path, model: Path, kind: str, rows: list | None = None) -> dict:
+    experiment = write_experiment(folder, model, views=["cmc"], readers=[], frontend={"kind": kind}, extractor=extractor(model))
+    printed = coldread("run", str(experiment), "--data", str(write_rows(folder, rows)), "--dry-run", "--json").stdout
+    return json.loads(printed)

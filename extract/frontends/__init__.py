@@ -41,6 +41,15 @@ def needs_model(name: str) -> bool:
     return bool(getattr(find_frontend(name), "asks_model", False))
 
 
+def check_frontend(experiment: ResolvedExperiment) -> None:
+    """ConfigurationError unless the frontend is known and the experiment names a model for it exactly if it asks one."""
+    kind = experiment.frontend.kind
+    if needs_model(kind) and not isinstance(experiment.extractor, Extractor):
+        raise ConfigurationError(f"the frontend {kind!r} asks a model; name one: `extractor: {{reader: NAME}}`")
+    if isinstance(experiment.extractor, Extractor) and not needs_model(kind):
+        raise ConfigurationError(f"the frontend {kind!r} asks no model; remove `extractor`")
+
+
 def distinct_texts(histories: Sequence[History]) -> list[str]:
     """Every statement text once, in order of first appearance."""
     return list(dict.fromkeys(statement.text for history in histories for statement in history.statements))
@@ -59,10 +68,9 @@ def extract(histories: Sequence[History], experiment: ResolvedExperiment) -> Ext
 
 
 def extract_by_model(histories: Sequence[History], experiment: ResolvedExperiment, caller: Caller) -> Extracted:
-    """The same by a frontend that asks a model; ConfigurationError if the experiment names none."""
+    """The same by a frontend that asks a model; ConfigurationError if it does not, or if the experiment names none."""
+    check_frontend(experiment)
     kind, texts = experiment.frontend.kind, distinct_texts(histories)
-    if not isinstance(experiment.extractor, Extractor):
-        raise ConfigurationError(f"the frontend {kind!r} asks a model; name one: `extractor: {{reader: NAME}}`")
     extracted: Extracted = find_frontend(kind)(texts, experiment.extractor, caller)
     check_extraction(extracted.extraction, texts, kind)
     return extracted

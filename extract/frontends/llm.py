@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from extract.frontends import FRONTENDS, asks_model
 from extract.frontends.batches import answer_skeleton, ask, quarter, read_answer
 from extract.frontends.catalogue import Catalogue
-from extract.frontends.guards import two_values
+from extract.frontends.guards import relation_name, two_values
 from extract.frontends.induction import Forms
 from extract.frontends.records import Draft, Extracted
 from offline.asking import EditedCatalogue, Extractor
@@ -141,7 +141,7 @@ def finish(
     drafts: Sequence[Draft], catalogue: Catalogue, edited: EditedCatalogue | None, forms: Forms | None = None
 ) -> Extracted:
     """Map relation names and make the extraction: the model's mapping first, then a person's over it."""
-    by_person = {name: to for to, names in edited.relations.items() for name in names} if edited else {}
+    by_person = {relation_name(name): to for to, names in edited.relations.items() for name in names} if edited else {}
 
     def name_of(raw: str) -> str:
         root = catalogue.root(raw)
