@@ -18,8 +18,9 @@ from offline.retrievers.bm25 import BM25, unicode_tokens
 from readers.calls import Ask, Caller, chat
 from readers.records import Decoding, Prediction
 
-# Examples of a name that are kept and shown, and known names that a new one is compared with.
-EXAMPLES, COMPARED = 3, 12
+# Examples of a name that are kept, and known names that a new one is compared with. These are shown with an example each: what a
+# comparison costs is mostly them.
+EXAMPLES, COMPARED = 3, 8
 # What stands among known names for none of them.
 NONE = "none of these"
 # Tokens of an answer that is one number.
@@ -115,11 +116,11 @@ class Catalogue:
 
     def _ask(self, name: str, choices: Sequence[str | None]) -> Ask:
         known = "\n".join(f"{n}: {NONE if other is None else self._line(other)}" for n, other in enumerate(choices))
-        values = {"relation": self._line(name), "known": known}
+        values = {"relation": self._line(name, EXAMPLES), "known": known}
         return Ask("align", chat(self._extractor.prompt.align, values), choice(self._extractor, "same"))
 
-    def _line(self, name: str) -> str:
-        examples = [{"text": e.text, "subject": e.subject, "object": e.object} for e in self._names[name].examples]
+    def _line(self, name: str, most: int = 1) -> str:
+        examples = [{"text": e.text, "subject": e.subject, "object": e.object} for e in self._names[name].examples[:most]]
         return json_line({"relation": name, "examples": examples})
 
     def names(self) -> tuple[CatalogueName, ...]:
