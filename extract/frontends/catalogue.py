@@ -18,8 +18,8 @@ from offline.retrievers.bm25 import BM25, unicode_tokens
 from readers.calls import Ask, Caller, chat
 from readers.records import Decoding, Prediction
 
-# Examples of a name that are kept, and known names that a new one is compared with. These are shown with an example each: what a
-# comparison costs is mostly them.
+# Examples of a name that are kept, and known names that a new one is compared with, by an example each: what a comparison
+# costs is mostly those.
 EXAMPLES, COMPARED = 3, 8
 # What stands among known names for none of them.
 NONE = "none of these"
