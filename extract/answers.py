@@ -11,7 +11,9 @@ from typing import Any
 from readers.records import Prediction
 
 _OPENING = re.compile(r'\s*(?:```(?:json)?\s*)?\{\s*"(\w+)"\s*:\s*\[\s*')
-_OBJECT = re.compile(r"\s*(?:```(?:json)?\s*)?(\{.*\})\s*(?:```)?\s*", re.DOTALL)
+# Of a text without white space around it: two neighbouring `\s*` would try every way to share what a model pads with.
+_OBJECT = re.compile(r"(?:```(?:json)?\s*)?(\{.*\})(?:\s*```)?", re.DOTALL)
+_NUMBER = re.compile(r'(?:```(?:json)?\s*)?\{\s*"(\w+)"\s*:\s*(\d{1,9})\s*\}(?:\s*```)?')
 _SEPARATOR = re.compile(r"\s*,\s*")
 # What is wrong with a whole list that something follows.
 TRAILING = "text after the JSON"
@@ -41,6 +43,12 @@ def failure(prediction: Prediction) -> str | None:
     if prediction.finish_reason == "error":
         return prediction.error or "the call failed"
     return None
+
+
+def read_text(prediction: Prediction) -> tuple[str, str | None]:
+    """The whole answer as it is, empty if the call failed, whatever came before it did; and why it failed, or None."""
+    failed = failure(prediction)
+    return (prediction.text if failed is None else ""), failed
 
 
 def read_items(prediction: Prediction, key: str) -> tuple[list[Any], str | None]:
@@ -74,7 +82,7 @@ def read_object(prediction: Prediction) -> tuple[dict[str, Any], str | None]:
     """The one object that an answer is, empty if it is none, and what is wrong with the answer, or None."""
     if (failed := failure(prediction)) is not None:
         return {}, failed
-    found = _OBJECT.fullmatch(prediction.text)
+    found = _OBJECT.fullmatch(prediction.text.strip())
     try:
         value = _DECODER.decode(found[1]) if found else None
     except _RefusedError as error:
@@ -92,7 +100,7 @@ def read_number(prediction: Prediction, key: str, most: int) -> tuple[int | None
     """The number 0..`most` of `{"KEY": number}`, or what is wrong with the answer."""
     if (failed := failure(prediction)) is not None:
         return None, failed
-    found = re.fullmatch(r'\s*(?:```(?:json)?\s*)?\{\s*"(\w+)"\s*:\s*(\d{1,9})\s*\}\s*(?:```)?\s*', prediction.text)
+    found = _NUMBER.fullmatch(prediction.text.strip())
     if found is None or found[1] != key:
         return None, "not the JSON that was asked for"
     number = int(found[2])
