@@ -69,7 +69,7 @@ def choosing(case: Case, query: str, candidates: Sequence[Candidate]) -> Ask:
 
 
 def read_choice(prediction: Prediction, candidates: Sequence[Candidate]) -> tuple[Choice, str | None]:
-    """What a model chose, and what is wrong with its answer; one that cannot be read is taken as it is, a failed one as none."""
+    """What a model chose, and what is wrong with its answer; what cannot be read is taken as it is, a failed call as none."""
     chosen, fault = read_object(prediction)
     answer, position = text_of(chosen.get("value")), position_of(chosen.get("position"))
     if answer is None:
