@@ -18,14 +18,13 @@ from readers.seal import read_predictions, reads_folder
 class Asked:
     """One question of one view or pipeline.
 
-    given: digest of all that decided what was asked, but for the reader: of a view, its packet's. too_long: even without
-    evidence a packet exceeded the input cap. requests: digests of what the model was given. input_size, output_size: tokens
-    of all of it, for a served model bytes.
+    given: all that decided what was asked, but for the reader: of a view, its packet's digest, how many evidence records were
+    cut, and whether even the rest was too long; of a pipeline one digest, since what it cuts hangs on answers. requests:
+    digests of what the model was given. input_size, output_size: tokens of all of it, for a served model bytes.
     """
 
     score: Score
-    given: str
-    too_long: bool
+    given: tuple[str, int, bool]
     requests: tuple[str, ...]
     input_size: int
     output_size: int
@@ -46,8 +45,7 @@ def _of_views(run: RunFolder, reader: str, scores: Sequence[Score]) -> Iterator[
         request = requests[scheduled.request]
         yield Asked(
             score=score,
-            given=scheduled.packet,
-            too_long=request.too_long,
+            given=(scheduled.packet, scheduled.cut, request.too_long),
             requests=() if request.too_long else (request.digest,),
             input_size=request.length,
             output_size=outputs[request.digest],
@@ -66,8 +64,7 @@ def _of_pipelines(run: RunFolder, reader: str, scores: Sequence[Score]) -> list[
         made = [made for made in stored.made([trace]) if made.call.refused is None]
         asked = Asked(
             score=score,
-            given=digest_of((about[trace.question], trace.pipeline)),
-            too_long=False,
+            given=(digest_of((about[trace.question], trace.pipeline)), 0, False),
             requests=tuple(each.call.digest for each in made),
             input_size=sum(each.call.length for each in made),
             output_size=sum(len(each.prediction.output_ids) for each in made),

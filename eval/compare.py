@@ -27,8 +27,7 @@ from readers.seal import read_seal, reads_folder
 class Item:
     """What one reader was given for one question of a view or pipeline, and what came of it.
 
-    given: `Asked.given`, evidence records cut, and whether nothing was given because even the rest was too long.
-    input_size, output_size: tokens; for a served model, bytes.
+    given: as in `Asked`. input_size, output_size: tokens; for a served model, bytes.
     """
 
     given: tuple[str, int, bool]
@@ -66,7 +65,7 @@ def read_side(run: RunFolder, plan: ReaderPlan, seal: Seal) -> Side:
     items: dict[str, dict[str, Item]] = {view: {} for view in plan.answered}
     for asked in read_asked(run, plan):
         items[asked.score.view][asked.score.question] = Item(
-            given=(asked.given, asked.score.cut, asked.too_long),
+            given=asked.given,
             score=asked.score,
             input_size=asked.input_size,
             output_size=asked.output_size,

@@ -121,7 +121,8 @@ def _notes(result: dict[str, Any]) -> tuple[str, ...]:
     )
     pipelines = (
         "A pipeline asks several times: its input and output are those of all calls that an answer rests on, shared ones "
-        "counted for each; its requests are distinct calls."
+        "counted for each; its requests are distinct calls; cut are questions with a call that had no room for all that was "
+        "retrieved."
     )
     sampled = ", ".join(dict.fromkeys(row["view"] for row in result["rows"] if row.get("sampled")))
     given = result["published"]

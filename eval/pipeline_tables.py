@@ -4,6 +4,7 @@ from itertools import groupby
 from typing import Any
 
 from rich.console import Console
+from rich.markup import escape
 
 from eval.tables import blind_text, new_table, percent
 
@@ -70,7 +71,7 @@ def _isolation(console: Console, found: dict[str, Any], metric: str) -> None:
         table = new_table(title, ("questions", "hops"), headings)
         for row in rows:
             right = (_right(row["right_code"]), _right(row["right_model"]))
-            table.add_row(row["population"], row["hop_class"], str(row["questions"]), *right, str(row["same_position"]))
+            table.add_row(escape(row["population"]), row["hop_class"], str(row["questions"]), *right, str(row["same_position"]))
         console.print(table)
 
 

@@ -29,7 +29,10 @@ class LabelOpening(Record, frozen=True):
 
 
 class Score(Record, frozen=True):
-    """One scheduled question of one reader and view, scored by every metric; `cut` counts records the input cap cut."""
+    """One scheduled question of one reader and view, scored by every metric.
+
+    cut: records that the input cap cut; of a pipeline, retrieved ones that its calls had no room for.
+    """
 
     reader: str
     view: str
@@ -49,8 +52,8 @@ class Score(Record, frozen=True):
 class Cell(Record, frozen=True):
     """Counts of one reader, view, hop class and history length, and a Wilson 95 % interval of `subem`.
 
-    length: None where all lengths are pooled. cut: questions whose evidence the reader's input cap cut. low, high: percent,
-    two decimals, as strings. blind: whether the reader was sealed before any label was opened.
+    length: None where all lengths are pooled. cut: questions with a `cut` above 0. low, high: percent, two decimals, as
+    strings. blind: whether the reader was sealed before any label was opened.
     """
 
     reader: str

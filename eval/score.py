@@ -58,7 +58,7 @@ def score_reader(run: RunFolder, reader: str, golds: Mapping[str, Sequence[str]]
 
 @dataclass(frozen=True)
 class _Answer:
-    """What is scored of one question; `view` may be a pipeline."""
+    """What is scored of one question; `view` may be a pipeline. cut: as in `Score`."""
 
     view: str
     question: str
@@ -73,7 +73,7 @@ def _answers(run: RunFolder, reader: str) -> Iterator[_Answer]:
         prediction = predictions[scheduled.request]
         yield _Answer(scheduled.view, scheduled.question, prediction.text, prediction.finish_reason, scheduled.cut)
     for trace in read_traces(run, reader) if pipelines_folder(run, reader).is_dir() else ():
-        yield _Answer(trace.pipeline, trace.question, trace.answer, "error" if failed(trace) else "stop", 0)
+        yield _Answer(trace.pipeline, trace.question, trace.answer, "error" if failed(trace) else "stop", trace.dropped)
 
 
 def _cell(key: CellKey, scores: Sequence[Score], blind: bool) -> Cell:

@@ -38,7 +38,7 @@ def percent(count: int, of: int) -> str:
 def scores(console: Console, run: RunFolder) -> None:
     """One table a reader: accuracy by view, hop class and history length, with Wilson intervals.
 
-    `cut` counts questions whose evidence the reader's input cap cut.
+    `cut` counts questions whose evidence was cut to the reader's input cap.
     """
     for plan in run.experiment().readers:
         cells = read_cells(run, plan.reader.name)
@@ -223,8 +223,10 @@ def _trace_lines(reader: str, found: dict[str, Any]) -> Iterator[str]:
     """How a pipeline came to its answer: candidates, hops, and each answer of the model."""
     fault = f", {found['fault']}" if found["fault"] else ""
     yield f"  {reader}: {found['answer']!r} [{found['answered_by']}{fault}] {_verdicts(found)}"
-    yield f"    retrieved: {' '.join(map(str, found['evidence'])) or 'nothing'}"
-    yield from _candidate_lines(found["candidates"], "    ")
+    dropped = f", {found['dropped']} left out" if found["dropped"] else ""
+    yield f"    retrieved: {' '.join(map(str, found['evidence'])) or 'nothing'}{dropped}"
+    # Those of hops stand with them.
+    yield from _candidate_lines(None if found["hops"] else found["candidates"], "    ")
     for hop in found["hops"]:
         reason = f" ({hop['reason']})" if hop["reason"] else ""
         yield f"    hop {hop['number']}: {hop['resolved'] or hop['query']!r} {hop['outcome']} {hop['answer'] or ''}{reason}"

@@ -46,6 +46,12 @@ def failure(prediction: Prediction) -> str | None:
     return None
 
 
+def read_text(prediction: Prediction) -> tuple[str, str | None]:
+    """The whole answer as it is, empty if the call failed, whatever came before it did; and why it failed, or None."""
+    failed = failure(prediction)
+    return (prediction.text if failed is None else ""), failed
+
+
 def read_items(prediction: Prediction, key: str) -> tuple[list[Any], str | None]:
     """The items of `{"KEY": [item, …]}` up to the first that is not complete, and what is wrong with the answer, or None."""
     if (failed := failure(prediction)) is not None:
@@ -77,7 +83,7 @@ def read_object(prediction: Prediction) -> tuple[dict[str, Any], str | None]:
     """The one object that an answer is, empty if it is none, and what is wrong with the answer, or None."""
     if (failed := failure(prediction)) is not None:
         return {}, failed
-    found = _OBJECT.fullmatch(prediction.text)
+    found = _OBJECT.fullmatch(prediction.text.strip())
     try:
         value = _DECODER.decode(found[1]) if found else None
     except _RefusedError as error:

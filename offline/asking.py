@@ -89,7 +89,8 @@ class PipelineNumbers(Record, frozen=True):
     k: records or chunks retrieved. hops: planned hops at most. missing: what happens to a hop whose dependency has no answer:
     it is skipped (the second paper's text), or ends the chain (its pseudo-code). foreign: what happens to candidates whose
     position was not shown or whose entity does not stand in the record. output_cap: tokens of a structured call; answer_cap:
-    of a direct answer; input_cap: of any call. temperature, seed: of the one arm that samples. constrained: as in extraction.
+    of a direct answer; input_cap: of any call. temperature, seed: of the one arm that samples; no seed is -1, which vLLM takes
+    for none. constrained: as in extraction.
     """
 
     k: int = 10
@@ -173,6 +174,7 @@ def resolve_pipelines(use: PipelineUse, where: str) -> PipelineSettings:
     for name in ("k", "hops", "output_cap", "answer_cap", "input_cap"):
         check(numbers[name] > 0, f"{where}: pipelines: {name} must be positive")
     check(_is_temperature(use.temperature), f"{where}: pipelines: temperature {use.temperature!r} is no decimal above 0")
+    check(0 <= use.seed < 1 << 63, f"{where}: pipelines: seed {use.seed} does not lie in 0..2^63-1")
     prompt = load_yaml(find_config("prompts", use.prompt, Path(where).parent), PipelinePrompt)
     for call, slots in PIPELINE_SLOTS.items():
         for slot in slots:

@@ -283,6 +283,8 @@ def _plan(use: ReaderUse, experiment: Experiment, where: str) -> ReaderPlan:
             f"{where}: reader {reader.name!r} reads the view {view!r}, which is not frozen; add it to `views`",
         )
     check(len(set(use.pipelines)) == len(use.pipelines), f"{where}: reader {reader.name!r} names a pipeline twice")
+    for name in use.pipelines:
+        check(_is_file_name(name), f"{where}: pipeline name {name!r} must be letters, digits, '.', '_' and '-'")
     check(
         not set(use.pipelines) & set(experiment.views),
         f"{where}: reader {reader.name!r}: a pipeline cannot share the name of a view",

@@ -22,7 +22,7 @@ from offline.run_folder import RunFolder
 from readers import worker
 from readers.engines import EngineStart
 from readers.guard import Forbidden
-from readers.records import Decoding, Output
+from readers.records import MOST_ID, Decoding, Output
 
 # How long an engine may load and answer a batch where its reader sets no limit: a large model off a slow disk, a batch of
 # full windows.
@@ -85,6 +85,8 @@ class Process:
         # The ids of a served model's answer are bytes, and only the server can count its tokens.
         if self._reader.model.served is msgspec.UNSET and any(len(output.ids) > cap for output in outputs):
             raise EngineError(f"reader {name!r}: the engine exceeded the output cap of {cap} tokens")
+        if wrong := [i for output in outputs for i in output.ids if not 0 <= i <= MOST_ID]:
+            raise EngineError(f"reader {name!r}: the engine gave {wrong[0]}, which is no token id")
         return outputs
 
     def generate(self, inputs: Sequence[Sequence[int]], *, warm: bool = False) -> tuple[Output, ...]:

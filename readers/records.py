@@ -1,13 +1,16 @@
 """The records of reading."""
 
-from typing import Literal
+from typing import Annotated, Literal
 
-from msgspec import UNSET, UnsetType
+from msgspec import UNSET, Meta, UnsetType
 
 from offline.canonical import Record
 from offline.models import Encoder, Reader, Reranker
 
 FinishReason = Literal["stop", "length", "error"]
+# Token ids of a stored answer: others no tokenizer can take back to text.
+MOST_ID = (1 << 32) - 1
+TokenId = Annotated[int, Meta(ge=0, le=MOST_ID)]
 
 
 class ModelFile(Record, frozen=True):
@@ -138,7 +141,7 @@ class Prediction(Record, frozen=True):
     """One request's answer: output ids, their text without special tokens, why generation ended, what a server reported."""
 
     request: str
-    output_ids: tuple[int, ...]
+    output_ids: tuple[TokenId, ...]
     text: str
     finish_reason: FinishReason
     error: str | None

@@ -1,7 +1,9 @@
 """Pipelines beside views: scored, sealed, replayed, tabled; each broken link has its own exit code."""
 
 import dataclasses
+import io
 import json
+import re
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -10,10 +12,12 @@ from typing import Any
 import msgspec
 import pytest
 from msgspec.structs import replace
+from rich.console import Console
 from test_eval_replay import edit_line
 from tiny import ANSWER, ROWS, coldread, their_reader, write_experiment, write_rows
 from tiny_pipelines import PIPELINES, engine, make_served_run, serving_reader
 
+from eval import pipeline_tables
 from eval.run import make_plan
 from extract.pipelines.stored import read_stored
 from offline.canonical import file_digest, write_record
@@ -174,6 +178,7 @@ FORGERIES: dict[str, tuple[int, str, Callable[[Path], None]]] = {
         edit("traces.jsonl", 10, lambda r: r["calls"].reverse() or r.update(calls=[])),
     ),
     "a candidate": (24, "candidates.jsonl", edit("candidates.jsonl", 0, lambda r: r["candidates"][0].update(entity="Oslo"))),
+    "an answer's ids": (20, "answers.jsonl", edit("calls/answers.jsonl", 0, lambda r: r.update(output_ids=[-5]))),
     "an environment": (26, "seal.json", edit("environments.jsonl", 0, lambda r: r.update(engine="another"))),
 }
 
@@ -316,6 +321,52 @@ def test_a_fault_that_leaves_no_answer_is_wrong_and_stays_in_every_denominator(
     assert "the engine is tired" in coldread("show", str(run), "ada/0").stdout
 
 
+def test_evidence_that_no_call_had_room_for_is_counted_and_keeps_no_two_readers_from_being_compared(
+    tiny_model: Path, tmp_path: Path, plugin: Callable[..., Path]
+) -> None:
+    plugin(*engine())
+    (use,) = their_reader(tiny_model, tiny_model / "tokenizer.json", output_cap=64)
+    # A byte is a token, so that one of the two has no room for five records and a prompt.
+    two = [
+        {"use": {**use["use"], "name": name, "input_cap": cap}, "views": [], "pipelines": ["direct"]}  # type: ignore[dict-item]
+        for name, cap in (("wide", 2_000), ("narrow", 400))
+    ]
+    run = make_served_run(tmp_path, tiny_model, readers=two)
+    dropped = {
+        name: [trace.get("dropped", 0) for trace in lines(run / f"reads/{name}/pipelines/traces.jsonl")]
+        for name in ("wide", "narrow")
+    }
+    assert dropped["wide"] == [0] * 5
+    assert max(dropped["narrow"]) > 0
+    scores = {name: lines(run / f"scores/{name}/scores.jsonl") for name in dropped}
+    assert {name: [score["cut"] for score in own] for name, own in scores.items()} == dropped
+    cut = {row["reader"]: row["cut"] for row in printed("table", str(run))["rows"]}
+    assert cut == {"wide": 0, "narrow": sum(count > 0 for count in dropped["narrow"])}
+    compared = printed("compare", str(run), "wide", "narrow")
+    assert (compared["a"]["cut"], compared["b"]["cut"]) == (0, cut["narrow"])
+    question = QUESTIONS[dropped["narrow"].index(max(dropped["narrow"]))]
+    assert f"{max(dropped['narrow'])} left out" in coldread("show", str(run), question).stdout
+    coldread("replay", str(run))
+
+
+@pytest.mark.parametrize(
+    ("changes", "named"),
+    [
+        ({"pipelines": {"seed": -1}}, "seed -1"),
+        ({"pipelines": {"seed": 1 << 63}}, "seed"),
+        ({"pipelines": {"temperature": "0"}}, "temperature"),
+        ({"readers": ["[/b]"]}, "pipeline name '[/b]'"),
+    ],
+)
+def test_settings_and_names_that_cannot_mean_what_they_say_are_refused(
+    tiny_model: Path, tmp_path: Path, changes: dict[str, Any], named: str
+) -> None:
+    names = changes.pop("readers", ["direct_sampled"])
+    experiment = write_experiment(tmp_path, tiny_model, readers=serving_reader(tiny_model, pipelines=names), **changes)
+    with pytest.raises(ConfigurationError, match=re.escape(named)):
+        make_plan(str(experiment), None, None)
+
+
 def test_what_cannot_be_served_is_refused(tiny_model: Path, tmp_path: Path, plugin: Callable[..., Path]) -> None:
     plugin(engine()[0])
     data, out = ("--data", str(write_rows(tmp_path))), tmp_path / "run"
@@ -400,6 +451,15 @@ def test_the_printed_diagnostics_fit_and_cut_no_number(served_run: Path) -> None
     assert max(map(len, shown.splitlines())) <= 100
     for number in ("2 (100.00 %, 34.24-100.00)", "length:5", "sh_conflict_fallback", "first without an answer"):
         assert number in shown
+
+
+def test_a_length_that_looks_like_markup_is_printed_as_it_is(served_run: Path) -> None:
+    result = printed("pipelines", str(served_run))
+    for row in result["readers"]["tiny"]["isolation"]:
+        row["population"] = row["population"].replace("length:5", "length:[/b]")
+    console = Console(record=True, width=100, file=io.StringIO())
+    pipeline_tables.pipelines(console, result)
+    assert "length:[/b]" in console.export_text()
 
 
 def test_a_run_without_pipelines_says_so(copied_run: Path, served_run: Path) -> None:

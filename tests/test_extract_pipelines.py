@@ -16,11 +16,12 @@ from extract.pipelines.arms import Direct, Structured
 from extract.pipelines.candidates import NOT_IN_RECORD, NOT_SHOWN
 from extract.pipelines.schedule import Assembled, run_pipelines
 from extract.pipelines.sh_conflict import Method
+from extract.pipelines.stored import failed as has_failed
 from offline.canonical import digest_of, encode
 from offline.errors import ConfigurationError
 from offline.records import History, Message, Statement
 from readers.records import Decoding, Output
-from readers.served import decode_messages
+from readers.served import decode_messages, encode_text
 
 WORLD = history(
     "The capital of Italy is Turin.",
@@ -200,6 +201,21 @@ def test_nothing_listed_is_no_answer_without_a_second_call_and_the_fallback_asks
     assert fallback.calls == (*plain.calls, *direct.calls)
     # The direct call of the fallback was already made for `direct`.
     assert [len(wave) for wave in source.waves] == [2]
+
+
+@pytest.mark.parametrize("error", ["aborted", None])
+def test_a_call_that_failed_is_no_answer_whatever_it_had_said_by_then(error: str | None) -> None:
+    failed = Output(ids=encode_text("Rome"), finish_reason="error", error=error)
+    fault = error or "the call failed"
+    script = _script(candidates=_listing(LISTED), choose=lambda text, decoding: failed, direct=lambda text, decoding: failed)
+    made, _ = _run("direct", "direct_sampled", "sh_conflict_llm", "sh_conflict_llm_fallback", script=script)
+    assert [(trace.answer, trace.answered_by) for trace in made.traces] == [
+        ("", "model"),
+        ("", "model"),
+        ("no answer", "none"),
+        ("", "fallback"),
+    ]
+    assert [(trace.fault, has_failed(trace)) for trace in made.traces] == [(fault, True)] * 4
 
 
 def test_a_list_is_asked_for_again_on_purpose_and_is_another_call() -> None:
@@ -445,11 +461,19 @@ def broken(case):
 def silent(case):
     return None
     yield
+
+def boasting(case):
+    yield from shout(case)
+    return Trace(case.pipeline, case.question.id, "ha", "model", ("0" * 64,), ())
+
+def pointing(case):
+    made = yield from shout(case)
+    return Trace(case.pipeline, case.question.id, "ha", "model", made.calls, (), candidates="0" * 64)
 """
 
 
 def test_pipelines_and_policies_of_other_packages_plug_in_and_are_held_to_their_contract(install: Callable[..., None]) -> None:
-    points = {name: f"theirs_code:{name}" for name in ("shout", "broken", "silent")}
+    points = {name: f"theirs_code:{name}" for name in ("shout", "broken", "silent", "boasting", "pointing")}
     install("theirs", "coldread.pipelines", points, THEIRS)
     install("policy", "coldread.policies", {"loud": "theirs_code:loud"})
     script: Script = lambda text, decoding: _listing(LISTED) if decoding.schema else "ha"  # noqa: E731
@@ -459,6 +483,11 @@ def test_pipelines_and_policies_of_other_packages_plug_in_and_are_held_to_their_
         _run("broken", script=lambda text, decoding: "ha")
     with pytest.raises(ConfigurationError, match=r"pipeline 'silent', question 'q': it does not return its own Trace"):
         _run("silent", script=lambda text, decoding: "ha")
+    for name in ("boasting", "pointing"):
+        with pytest.raises(
+            ConfigurationError, match=f"pipeline '{name}', question 'q': its trace names a call that was not made"
+        ):
+            _run(name, script=lambda text, decoding: "ha")
 
 
 def test_a_name_of_ours_that_another_package_declares_is_refused(install: Callable[..., None]) -> None:

@@ -14,6 +14,7 @@ from worlds import history, question
 from extract.pipelines.car import read_plan
 from extract.pipelines.records import Hop, Trace
 from extract.pipelines.schedule import run_pipelines
+from offline.experiment import ViewSettings
 from readers.records import Decoding, Output, Prediction
 
 # Ada moves from Rome to Paris, and the Seine gets a new mayor, as it were: each hop has an older value.
@@ -157,6 +158,22 @@ def test_an_answer_that_contains_a_placeholder_is_text_and_is_not_filled_again()
         "Is {hop_1} and {hop_2} by {hop_1} and {hop_2}?",
         "And {x}?",
     ]
+
+
+def test_what_a_call_had_no_room_for_is_counted_once_however_often_hops_ask_it() -> None:
+    def script(text: str, decoding: Decoding) -> str:
+        if "Mira" in text and "Records:" not in text:
+            return json.dumps({"hops": [PLAN[0], PLAN[0], "Who lives in {hop_2}?"]})
+        return _listing([(3, "Paris")])
+
+    # A budget of 60 characters keeps the heading and the newest retrieved record.
+    tight = pipelines_experiment("car", view_settings=ViewSettings(budget=60))
+    made = run_pipelines(["car"], [WORLD], [question(ASKED)], tight, scripted_caller(script)[0])
+    (trace,) = made.traces
+    assert [hop.outcome for hop in trace.hops] == ["empty", "empty", "skipped"]
+    (listed,) = made.candidates
+    assert len(trace.calls) == 2
+    assert trace.dropped == listed.dropped == 6
 
 
 def test_ten_hops_are_cut_at_the_limit_and_the_fault_says_so() -> None:

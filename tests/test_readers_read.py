@@ -277,6 +277,7 @@ def test_a_reader_process_is_started_with_no_path_of_the_run(
     [
         ("return []", "0 outputs for"),
         ("return [Output(ids=(80,) * 999, finish_reason='length') for _ in batch]", "exceeded the output cap"),
+        ("return [Output(ids=(-5,), finish_reason='stop') for _ in batch]", "-5, which is no token id"),
         ("raise RuntimeError('out of memory')", "out of memory"),
         ("os._exit(3)", "ended with exit code 3"),
         ("print('chatter on standard output')\n" + ANSWER, None),

@@ -101,7 +101,7 @@ function why() {
   const parts = [heading, make("div", { class: "output", tabindex: "0", role: "group", "aria-label": "Output" }, text || "(nothing)")];
   const piped = view >= told.packets.length;
   const ended = { stop: piped ? "" : "It ended by itself.", length: "It was cut at the output cap.", error: `The generation failed, which counts as wrong: ${error}` }[reason];
-  parts.push(make("p", { class: "note" }, `${ended ?? reason}${cut ? ` The input cap cut ${count(cut, "record", "records")} of its evidence.` : ""}`));
+  parts.push(make("p", { class: "note" }, `${ended ?? reason}${cut && !piped ? ` The input cap cut ${count(cut, "record", "records")} of its evidence.` : ""}`));
   const rows = index.metrics.map((metric) =>
     make("tr", {}, make("th", { scope: "row" }, metric), make("td", {}, verdict(said(reader, view, number, metric))), make("td", {}, index.reasons[metric] ?? "A metric of a third party.")),
   );

@@ -3,7 +3,7 @@
 const ANSWERED = {
   policy: "A policy in code chose the answer among the candidates.",
   model: "The answer is what the model said.",
-  fallback: "There was no candidate, so this is the direct answer.",
+  fallback: "It found no answer, so this is the direct one.",
   none: "It found no answer.",
 };
 

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 
 from msgspec.structs import replace
 
+from extract.answers import read_text
 from extract.pipelines import Case, Pipeline, Shown, Steps
 from extract.pipelines.car import car
 from extract.pipelines.policies import Choice, is_policy
@@ -41,15 +42,16 @@ class Direct:
     def __call__(self, case: Case) -> Steps[Trace]:
         """The model's text is the answer."""
         shown, prediction = yield from direct(case, self.unit, self.sampled)
+        answer, fault = read_text(prediction)
         return Trace(
             pipeline=case.pipeline,
             question=case.question.id,
-            answer=prediction.text,
+            answer=answer,
             answered_by="model",
             calls=(prediction.request,),
             evidence=shown.positions,
             dropped=shown.dropped,
-            fault=prediction.error,
+            fault=fault,
         )
 
 
@@ -79,14 +81,15 @@ class Structured:
         if not self.fallback or trace.answered_by != "none":
             return trace
         shown, prediction = yield from direct(case, self.method.unit)
+        answer, fault = read_text(prediction)
         return replace(
             trace,
-            answer=prediction.text,
+            answer=answer,
             answered_by="fallback",
             calls=(*trace.calls, prediction.request),
             evidence=tuple(sorted({*trace.evidence, *shown.positions})),
             dropped=trace.dropped + shown.dropped,
-            fault=trace.fault or prediction.error,
+            fault=trace.fault or fault,
         )
 
 
@@ -112,7 +115,7 @@ def _trace(case: Case, method: Method, looked_up: Sequence[Found], before: tuple
         answered_by="none" if choice is None else "model" if method.policy == LLM else "policy",
         calls=tuple(dict.fromkeys(calls)),
         evidence=tuple(sorted({position for found in looked_up for position in found.listed.shown})),
-        dropped=sum(found.listed.dropped for found in looked_up),
+        dropped=sum(listed.dropped for listed in {found.listed.call: found.listed for found in looked_up}.values()),
         chosen=choice.position if choice else None,
         candidates=case.keep(looked_up[-1].listed) if looked_up else None,
         fault=next((found.fault for found in looked_up if found.fault), None),

@@ -110,6 +110,13 @@ def run_pipelines(
         ended.update({(work.name, work.question.id): work.trace for work in asking if work.trace is not None})
         asking = [work for work in asking if work.ask is not None]
     traces = tuple(ended[name, question.id] for name in names for question in questions)
+    made = {call.digest for call in caller.transcript.calls}
+    for trace in traces:
+        if {*lists_of(trace)} - lists.keys() or {*trace.calls} - made:
+            raise ConfigurationError(
+                f"pipeline {trace.pipeline!r}, question {trace.question!r}: its trace names a call that was not made, or a "
+                "candidate list that was not kept; mend the pipeline"
+            )
     return Assembled(traces, _named(traces, lists))
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from extract.answers import read_object
+from extract.answers import read_object, read_text
 from extract.pipelines import Case, Steps
 from extract.pipelines.candidates import extraction, position_of, text_of, usable
 from extract.pipelines.policies import Choice, find_policy
@@ -69,11 +69,11 @@ def choosing(case: Case, query: str, candidates: Sequence[Candidate]) -> Ask:
 
 
 def read_choice(prediction: Prediction, candidates: Sequence[Candidate]) -> tuple[Choice, str | None]:
-    """What a model chose, and what is wrong with its answer; an answer that cannot be read is taken as it is."""
+    """What a model chose, and what is wrong with its answer; what cannot be read is taken as it is, a failed call as none."""
     chosen, fault = read_object(prediction)
     answer, position = text_of(chosen.get("value")), position_of(chosen.get("position"))
     if answer is None:
-        return Choice(prediction.text, None), fault or "no value was chosen"
+        return Choice(read_text(prediction)[0], None), fault or "no value was chosen"
     if position not in {candidate.position for candidate in candidates}:
         return Choice(answer, None), "the position chosen is no candidate's"
     return Choice(answer, position), fault
