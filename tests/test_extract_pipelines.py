@@ -42,7 +42,7 @@ def _kind(text: str, decoding: Decoding) -> str:
     """What a chat asks for."""
     if "List all records" in text:
         return "candidates"
-    if text.startswith("Candidates:"):
+    if "Candidates:" in text:
         return "choose"
     return "decompose" if "Mira" in text else "direct"
 

@@ -19,7 +19,7 @@ NAMES = ("direct", "direct_sampled", "sh_conflict", "sh_conflict_rerun", "sh_con
 
 
 def _script(text: str, decoding: Decoding) -> str:
-    if text.startswith("Candidates:"):
+    if "Candidates:" in text:
         return '{"position": 0, "value": "Rome"}'
     if decoding.schema is None:
         return "Rome"

@@ -30,7 +30,8 @@ def holds(self, question, record):
 
 def say(self, text):
     user = text.split("<|user|>")[1]
-    records = self.re.findall(r"^\\[(\\d+)\\] (.*)$", user, self.re.M)
+    shown = user.rpartition("Candidates:")[2].rpartition("oldest first:")[2]  # what precedes is an example
+    records = self.re.findall(r"^\\[(\\d+)\\] (.*)$", shown, self.re.M)
     question = self.re.findall(r"Question: (.*?)(?:<|$)", user, self.re.M)[-1]
     if "split a question" in text:
         hops = ["Where does Ada live?", "On which river lies {hop_1}?"]
