@@ -341,6 +341,30 @@ def test_the_schema_asks_for_each_number_once_and_facts_exactly_where_there_are_
     assert set(map(json.dumps, stated["properties"]["facts"]["items"]["properties"].values())) == {'{"type": "string"}'}
 
 
+@pytest.mark.parametrize("cap", [1, 7, 800])
+@pytest.mark.parametrize("constrained", [True, False])
+def test_every_call_may_answer_and_none_more_than_the_cap_says(cap, constrained):
+    """Also of one statement where a full call's share of it is less than a token; schemas are sent exactly where wanted."""
+
+    def script(stage, chat):
+        if stage != "extract":
+            return "?"
+        return answer(*(entry(n, (capital(t)[0], f"name {t[-2]}", capital(t)[2])) for n, t in records_of(chat)[:2]))
+
+    extractor = replace(EXTRACTOR, align=True, output_cap=cap, constrained=constrained)
+    _, caller = run(CAPITALS, script, extractor)
+    decodings = caller.transcript.decodings.values()
+    assert set(caller.transcript.counts()) == {"extract", "repair", "align"}
+    assert all(1 <= decoding.output_cap <= cap for decoding in decodings)
+    assert all((decoding.schema is not None) is constrained for decoding in decodings)
+
+
+@pytest.mark.parametrize(("examples", "forms"), [(2, 1), (8, 1), (9, 0)])
+def test_a_form_takes_as_many_examples_as_the_settings_say(examples, forms):
+    extracted, _ = run(CAPITALS[:8], honest, replace(EXTRACTOR, examples=examples), hybrid)
+    assert len(extracted.forms) == forms
+
+
 VALUES = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text(max_size=12) | st.sampled_from(["Ada", "Ben", "x", "facts"]),
     lambda inner: (
