@@ -39,7 +39,7 @@ def asked(question: str, hop_class: str, right: bool, request: str, sizes: tuple
         metrics={"subem": right},
     )
     too_long = changes.get("too_long", False)
-    return Asked(score, "", too_long, () if too_long else (request,), *sizes)
+    return Asked(score, ("", score.cut, too_long), () if too_long else (request,), *sizes)
 
 
 def test_a_row_counts_by_hand() -> None:
