@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 import yaml
 from tiny import ROWS, coldread, make_model, write_experiment, write_rows
+from tiny_extraction import RULES, extractor
 
 from extract.steps import CALLS, read_drafts
 from offline.canonical import encode, read_record, write_record
@@ -17,40 +18,6 @@ from offline.run_folder import Manifest, RunFolder, files_below, make_manifest
 from readers.calls import read_transcript
 from readers.tokens import ChatTokenizer
 
-# Reads "Ada lives in Rome." and the like as the sentence says; leaves the rest. `names`: its name for living somewhere.
-RULES = """
-def prepare(self):
-    import json, re
-    from tokenizers import Tokenizer
-    self.json, self.re = json, re
-    self.tokenizer = Tokenizer.from_file(self.options["target"])
-
-def say(self, text):
-    user = text.split("<|user|>")[1].split("<|end|>")[0]
-    if '"same"' in text:
-        town = '"relation": "home town"' in user.split("Known")[0]
-        wanted = r'"relation": "home",' if town else "none of these"
-        return '{"same": %s}' % self.re.search(rf"^(\\d+): .*{wanted}", user, self.re.M)[1]
-    shown = user.rpartition("\\nRecord")[2]
-    entries = []
-    for line in self.re.findall(r'^{"id": .*}$', shown, self.re.M):
-        record = self.json.loads(line)
-        found = self.re.fullmatch(r"(\\w+) (lives in|lies on the river) (\\w+)[.]", record["text"])
-        facts = []
-        if found:
-            relation = "river" if "river" in found[2] else "home town" if found[1] == "Carl" else "home"
-            facts = [{"subject": found[1], "relation": relation, "object": found[3]}]
-        entries.append({"id": record["id"], "status": "facts" if facts else "no_fact", "facts": facts})
-    return self.json.dumps({"records": entries})
-
-def complete(self, batch, decoding):
-    made = []
-    for ids in batch:
-        text = self.say(self.tokenizer.decode(list(ids), skip_special_tokens=False))
-        out = self.tokenizer.encode(text, add_special_tokens=False).ids[: decoding.output_cap]
-        made.append(Output(ids=tuple(out), finish_reason="length" if len(out) == decoding.output_cap else "stop"))
-    return made
-"""
 REFUSES = "raise RuntimeError('this engine was not to be started')"
 
 
@@ -58,16 +25,6 @@ REFUSES = "raise RuntimeError('this engine was not to be started')"
 def wide_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A tiny model whose window holds the prompts, a byte a token."""
     return make_model(tmp_path_factory.mktemp("wide"), window=32_768)
-
-
-def extractor(model: Path, **changes: object) -> dict[str, object]:
-    reader = {
-        "name": "rules",
-        "engine": "theirs",
-        "model": {"folder": str(model)},
-        "options": {"target": str(model / "tokenizer.json")},
-    }
-    return {"reader": reader, "statements": 2, "wave": 2, "output_cap": 2_048, "input_cap": 24_000, **changes}
 
 
 def make_run(folder: Path, model: Path, kind: str = "llm", rows: list | None = None, **changes: object) -> Path:
