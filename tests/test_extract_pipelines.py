@@ -44,7 +44,7 @@ def _kind(text: str, decoding: Decoding) -> str:
         return "candidates"
     if "Candidates:" in text:
         return "choose"
-    return "decompose" if "Mira" in text else "direct"
+    return "decompose" if "to be split" in text else "direct"
 
 
 def _script(**answers: str | Callable[[str, Decoding], str | Output]) -> Script:

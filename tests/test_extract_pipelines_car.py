@@ -58,7 +58,7 @@ def _run(
     """The trace of one question whose plan is answered with `plan`: a list of hops, or a text as it is."""
 
     def script(text: str, decoding: Decoding) -> str | Output:
-        if "{hop_1}" in text and "Mira" in text and "Records:" not in text:
+        if "to be split" in text:
             return plan if isinstance(plan, str) else json.dumps({"hops": plan})
         return _listing(matches.get(_asked(text), []))
 
@@ -147,7 +147,7 @@ def test_an_answer_that_contains_a_placeholder_is_text_and_is_not_filled_again()
     caller, _ = scripted_caller(
         lambda text, decoding: (
             json.dumps({"hops": [PLAN[0], "Is {hop_1} by {hop_1}?", "And {hop_2}?"]})
-            if "Mira" in text and "Records:" not in text
+            if "to be split" in text
             else _listing(world.get(_asked(text), []))
         )
     )
@@ -162,7 +162,7 @@ def test_an_answer_that_contains_a_placeholder_is_text_and_is_not_filled_again()
 
 def test_what_a_call_had_no_room_for_is_counted_once_however_often_hops_ask_it() -> None:
     def script(text: str, decoding: Decoding) -> str:
-        if "Mira" in text and "Records:" not in text:
+        if "to be split" in text:
             return json.dumps({"hops": [PLAN[0], PLAN[0], "Who lives in {hop_2}?"]})
         return _listing([(3, "Paris")])
 
@@ -222,7 +222,7 @@ def test_a_chain_of_a_thousand_hops_costs_waves_and_no_stack() -> None:
     plan = ["Where does Ada live?", *(f"Is {{hop_{i}}} {i}?" for i in range(1, 1_500))]
 
     def script(text: str, decoding: Decoding) -> str:
-        if "Mira" in text and "Records:" not in text:
+        if "to be split" in text:
             return json.dumps({"hops": plan})
         return _listing([(3, "Paris")])
 

@@ -23,7 +23,7 @@ def _script(text: str, decoding: Decoding) -> str:
         return '{"position": 0, "value": "Rome"}'
     if decoding.schema is None:
         return "Rome"
-    if "Mira" in text and "Records:" not in text:
+    if "to be split" in text:
         # The first hop of each question is the question; Ada has a second one that fails and a third that waits for it.
         who = text.rsplit("Where does ", 1)[1].split(" ")[0]
         more = ["Who owns {hop_1}?", "Where does {hop_2} live?"] if who == "Ada" else []

@@ -77,7 +77,7 @@ def _script(text: str) -> str:
     if "Candidates:" in text:
         return '{"position": 4, "value": "Paris"}'
     if "List all records" not in text:
-        return json.dumps({"hops": ["Where does Ada live?", "Which river has {hop_1}?"]}) if "Mira" in text else "Rome"
+        return json.dumps({"hops": ["Where does Ada live?", "Which river has {hop_1}?"]}) if "to be split" in text else "Rome"
     matches = {
         "Where does Ada live?": [(0, "Rome"), (4, "Paris")],
         "On which river is the home of Ada?": [(1, "Tiber")],
