@@ -21,7 +21,7 @@ from extract.pipelines.steps import TRANSCRIPT, replay_pipelines
 from extract.pipelines.stored import read_stored
 from extract.steps import CALLS, TOKENIZER, extracted_files
 from offline.asking import Extractor
-from offline.canonical import compare_lines, file_digest, read_record
+from offline.canonical import compare_lines, read_record
 from offline.errors import (
     ExtractionLinkError,
     InputLinkError,
@@ -32,19 +32,17 @@ from offline.errors import (
 )
 from offline.experiment import ReaderPlan, ResolvedExperiment, RetrievalSettings
 from offline.memory import Measure
-from offline.models import Encoder, Reader, Reranker
+from offline.models import Encoder, Reranker
 from offline.records import Packet
 from offline.run_folder import MANIFEST, REPORT, RunFolder, read_manifest
 from offline.steps import freeze_run, fresh, model_work, packet_files, read_data, read_evidence, read_packets
 from readers.calls import SETTINGS, Caller, Recorded, check_transcript
 from readers.encode import ENCODER, RERANKER
-from readers.pins import identify, tokenizer_files
 from readers.probe import certificate_line, certify, foreign_probe
 from readers.read import make_measure
-from readers.records import Encoded, RerankedBy, Settings
-from readers.requests import make_requests, make_settings, read_requests
+from readers.records import Encoded, RerankedBy
+from readers.requests import check_settings, make_requests, read_requests
 from readers.seal import PIPELINES, PROBES, SEAL, count, pipelines_line, read_predictions, read_probes, read_seal, reads_folder
-from readers.served import Tokenizer
 from readers.tokens import ChatTokenizer, tokenizer_at
 
 # (link, how many of what were checked)
@@ -132,7 +130,7 @@ def _extract_again(run: RunFolder, experiment: ResolvedExperiment) -> tuple[Extr
         raise ExtractionLinkError(f"{folder}: the experiment names no extractor")
     recorded = Recorded(folder / CALLS)
     tokenizer = ChatTokenizer.of(extractor.reader, folder / TOKENIZER)
-    _check_settings(folder / CALLS / SETTINGS, extractor.reader, recorded.transcript.settings, tokenizer)
+    check_settings(folder / CALLS / SETTINGS, extractor.reader, recorded.transcript.settings, tokenizer)
     if read_manifest(folder).inputs.get("model") != recorded.transcript.settings.model.fingerprint:
         raise InputLinkError(f"{folder / CALLS / SETTINGS}: not the model that {MANIFEST} names")
     caller = Caller(recorded.transcript.settings, tokenizer, recorded)
@@ -167,7 +165,7 @@ def _replay_tokens(run: RunFolder, experiment: ResolvedExperiment, plan: ReaderP
     folder = reads_folder(run, name)
     stored = read_requests(folder / "requests")
     tokenizer = ChatTokenizer.of(plan.reader, at)
-    _check_settings(folder / "requests" / "settings.json", plan.reader, stored.settings, tokenizer)
+    check_settings(folder / "requests" / "settings.json", plan.reader, stored.settings, tokenizer)
     questions = {question.id: question for question in read_data(run).questions}
     again = make_requests(
         stored.settings, tokenizer, experiment.prompt, questions, read_packets(run, plan.views), read_evidence(run)
@@ -229,18 +227,6 @@ def _replay_seal(run: RunFolder, plan: ReaderPlan, report: Report) -> None:
         raise SealLinkError(f"{path}: it states {seal.certificate}; the probes beside it give {certificate}")
     served = f"; {pipelines_line(counted.pipelines, seal.sampled or ())}" if counted.pipelines else ""
     report("seal", f"{name}: {counted.scheduled} questions, {counted.failed} failed; {certificate_line(certificate)}{served}")
-
-
-def _check_settings(path: Path, reader: Reader, stored: Settings, tokenizer: Tokenizer) -> None:
-    """InputLinkError unless the frozen settings in `path` are what the experiment's reader and the kept tokenizer give."""
-    if make_settings(reader, stored.model, tokenizer) != stored:
-        raise InputLinkError(f"{path}: the settings of reader {reader.name!r} come out differently when derived again")
-    if reader.model.served is not UNSET and stored.model != identify(reader, tokenizer.folder):
-        raise InputLinkError(f"{path}: the model is not the served one that the reader {reader.name!r} names")
-    known = {file.name: file.sha256 for file in stored.model.files}
-    for file in tokenizer_files(tokenizer.folder):
-        if file.name in known and file_digest(file) != known[file.name]:
-            raise InputLinkError(f"{file}: not the file of the model that {path.name} names")
 
 
 def _replay_scores(run: RunFolder, experiment: ResolvedExperiment, report: Report) -> None:

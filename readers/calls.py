@@ -5,18 +5,19 @@ an algorithm is given a `Caller` and nothing else that could generate. Behind it
 transcript of an earlier run: then the algorithm runs again, and each of its calls must be one that was made, byte for byte.
 """
 
-from collections.abc import Callable, Container, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 
-import numpy as np
+from msgspec.structs import replace
 
 from offline.asking import CallPrompt
-from offline.canonical import Record, digest_of, read_bytes, read_lines, read_record, write_bytes, write_lines, write_record
+from offline.canonical import Record, digest_of, read_lines, read_record, write_lines, write_record
 from offline.errors import AlteredError, InputLinkError, OutputLinkError
 from offline.records import Message
-from readers.records import Call, Decoding, Output, Prediction, Settings, StageCounts
+from readers.ids import read_ids, write_ids
+from readers.records import Call, Decoding, Output, Prediction, Settings, StageCounts, predicted
 from readers.served import Tokenizer
 from readers.tokens import fill
 
@@ -147,31 +148,15 @@ class Caller:
     def _keep(self, prepared: Prepared, output: Output) -> None:
         kept, call = self.transcript, prepared.call
         offset = kept.calls[-1].offset + kept.calls[-1].length if kept.calls else 0
-        prediction = Prediction(
-            request=call.digest,
-            output_ids=output.ids,
-            text=self._tokenizer.decode(output.ids),
-            finish_reason=output.finish_reason,
-            error=output.error,
-            reported=output.reported,
-        )
-        kept.calls.append(
-            Call(
-                digest=call.digest,
-                stage=call.stage,
-                decoding=call.decoding,
-                offset=offset,
-                length=call.length,
-                refused=call.refused,
-            )
-        )
+        prediction = predicted(call.digest, output, self._tokenizer.decode(output.ids))
+        kept.calls.append(replace(call, offset=offset))
         kept.ids.append(prepared.ids)
         kept.decodings.setdefault(call.decoding, prepared.decoding)
         kept.predictions.append(prediction)
         self._answers[call.digest] = prediction
 
 
-SETTINGS, CALLS, DECODINGS, INPUTS, ANSWERS = "settings.json", "calls.jsonl", "decodings.jsonl", "inputs.u32", "answers.jsonl"
+SETTINGS, CALLS, DECODINGS, ANSWERS = "settings.json", "calls.jsonl", "decodings.jsonl", "answers.jsonl"
 
 
 def write_transcript(folder: Path, transcript: Transcript) -> None:
@@ -179,27 +164,23 @@ def write_transcript(folder: Path, transcript: Transcript) -> None:
     write_record(folder / SETTINGS, transcript.settings)
     write_lines(folder / CALLS, transcript.calls)
     write_lines(folder / DECODINGS, transcript.decodings.values())
-    write_bytes(folder / INPUTS, (np.array(ids, dtype="<u4").tobytes() for ids in transcript.ids))
+    write_ids(folder, transcript.ids)
     write_lines(folder / ANSWERS, transcript.predictions)
 
 
 def read_transcript(folder: Path) -> Transcript:
     """What `write_transcript` stored; AlteredError if its parts do not fit each other."""
     calls, predictions = list(read_lines(folder / CALLS, Call)), list(read_lines(folder / ANSWERS, Prediction))
-    data = read_bytes(folder / INPUTS)
     if [call.digest for call in calls] != [prediction.request for prediction in predictions]:
         raise AlteredError(f"{folder / ANSWERS}: not the answers to the calls in {CALLS}")
-    if len(data) != 4 * sum(call.length for call in calls):
-        raise AlteredError(f"{folder / INPUTS}: {len(data)} bytes do not fit the index in {CALLS}")
     decodings = list(read_lines(folder / DECODINGS, Decoding))
     by_digest = {digest_of(decoding): decoding for decoding in decodings}
     if len(by_digest) != len(decodings):
         raise AlteredError(f"{folder / DECODINGS}: holds one decoding twice")
-    flat: list[int] = np.frombuffer(data, dtype="<u4").tolist()
     return Transcript(
         settings=read_record(folder / SETTINGS, Settings),
         calls=calls,
-        ids=[tuple(flat[call.offset : call.offset + call.length]) for call in calls],
+        ids=read_ids(folder, calls, CALLS),
         decodings=by_digest,
         predictions=predictions,
     )
@@ -236,22 +217,17 @@ def check_transcript(recorded: Recorded, again: Transcript) -> int:
     InputLinkError for the first call that comes out otherwise, OutputLinkError for the first answer.
     """
     folder, stored = recorded.folder, recorded.transcript
-    for number, (call, ids, one, other) in enumerate(_side_by_side(stored, again), 1):
+    stored_calls = zip(stored.calls, stored.ids, stored.predictions, strict=True)
+    made = zip(again.calls, again.ids, again.predictions, strict=True)
+    # Their numbers are compared below, when all that both have are equal.
+    for number, (there, (call, ids, prediction)) in enumerate(zip(stored_calls, made, strict=False), 1):
         where = f"line {number}, stage {call.stage!r}"
-        if one[0] != call or one[1] != ids:
+        if there[:2] != (call, ids):
             raise InputLinkError(f"{folder / CALLS}, {where}: this call comes out differently when the algorithm runs again")
-        if other != one[2]:
+        if there[2] != prediction:
             raise OutputLinkError(f"{folder / ANSWERS}, {where}: its output ids do not decode to the stored text")
     if len(stored.calls) != len(again.calls):
         raise InputLinkError(f"{folder / CALLS}: {len(stored.calls)} calls; run again, the algorithm makes {len(again.calls)}")
     if list(stored.decodings) != list(again.decodings):
         raise InputLinkError(f"{folder / DECODINGS}: not the decodings that these calls have when the algorithm runs again")
     return len(again.calls)
-
-
-def _side_by_side(
-    stored: Transcript, again: Transcript
-) -> Iterator[tuple[Call, tuple[int, ...], tuple[Call, tuple[int, ...], Prediction], Prediction]]:
-    of_stored = zip(stored.calls, stored.ids, stored.predictions, strict=True)
-    for call, ids, prediction, one in zip(again.calls, again.ids, again.predictions, of_stored, strict=False):
-        yield call, ids, one, prediction

@@ -23,8 +23,8 @@ from readers.guard import Forbidden
 from readers.pins import identify
 from readers.pool import Engines, Job, share
 from readers.process import Process
-from readers.records import JournalEntry, Output, Settings
-from readers.requests import make_settings
+from readers.records import JournalEntry, Output
+from readers.requests import in_batches, make_settings
 from readers.tokens import ChatTokenizer
 
 # (calls answered, calls of this wave)
@@ -75,25 +75,13 @@ class Cache:
 
 
 def batches(calls: Sequence[Prepared], reader: Reader) -> list[list[int]]:
-    """Indices of calls in batches: those of one decoding together, longest first, ties by digest.
-
-    As many as `batch_size`, or as keep the padded length within `batch_tokens`, one at least.
-    """
-    order = list(dict.fromkeys(prepared.call.decoding for prepared in calls))
-    rank = {decoding: number for number, decoding in enumerate(order)}
-
-    def key(i: int) -> tuple[int, int, str]:
-        call = calls[i].call
-        return rank[call.decoding], -call.length, call.digest
-
-    found: list[list[int]] = []
-    for i in sorted(range(len(calls)), key=key):
-        call, last = calls[i].call, found[-1] if found else []
-        same = bool(last) and calls[last[0]].call.decoding == call.decoding and len(last) < reader.batch_size
-        if not same or (reader.batch_tokens and calls[last[0]].call.length * (len(last) + 1) > reader.batch_tokens):
-            found.append([])
-        found[-1].append(i)
-    return found
+    """Indices of calls in batches: those of one decoding together, longest first, ties by digest."""
+    of = [prepared.call for prepared in calls]
+    alike: dict[str, list[int]] = {}
+    for i in sorted(range(len(of)), key=lambda i: (-of[i].length, of[i].digest)):
+        alike.setdefault(of[i].decoding, []).append(i)
+    order = dict.fromkeys(call.decoding for call in of)
+    return [batch for decoding in order for batch in in_batches(alike[decoding], of, reader)]
 
 
 @dataclass
@@ -174,13 +162,9 @@ def live_caller(
     """
     tokenizer = ChatTokenizer.of(reader, model_folder)
     settings = make_settings(reader, identify(reader, model_folder), tokenizer)
-    source = _source(settings, model_folder, forbidden, progress, structured)
+    start = EngineStart(settings=settings, model_folder=str(model_folder), longest=settings.input_cap, structured=structured)
+    source = Live(Engines(start, forbidden), Cache(cache_folder()), progress)
     try:
         yield Caller(settings, tokenizer, source), source
     finally:
         source.close()
-
-
-def _source(settings: Settings, folder: Path, forbidden: Forbidden, progress: Progress, structured: bool) -> Live:
-    start = EngineStart(settings=settings, model_folder=str(folder), longest=settings.input_cap, structured=structured)
-    return Live(Engines(start, forbidden), Cache(cache_folder()), progress)

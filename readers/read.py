@@ -22,7 +22,7 @@ from readers.pins import fingerprint, identify, locate, tokenizer_of
 from readers.pool import Engines, Job, share
 from readers.probe import SAMPLE, certify, kept_probes, probe, probe_run
 from readers.process import forbidden_paths
-from readers.records import Certificate, JournalEntry, Model, Output, Prediction, Seal, Timings
+from readers.records import Certificate, JournalEntry, Model, Output, Prediction, Seal, Timings, predicted
 from readers.requests import Requests, batches_of, make_requests, make_settings, read_requests, write_requests
 from readers.seal import (
     JOURNAL,
@@ -167,16 +167,7 @@ def make_predictions(requests: Requests, entries: Mapping[str, JournalEntry], to
     predictions = []
     for index, request in enumerate(requests.requests):
         output = outputs.get(index, too_long)
-        predictions.append(
-            Prediction(
-                request=request.digest,
-                output_ids=output.ids,
-                text=tokenizer.decode(output.ids),
-                finish_reason=output.finish_reason,
-                error=output.error,
-                reported=output.reported,
-            )
-        )
+        predictions.append(predicted(request.digest, output, tokenizer.decode(output.ids)))
     return predictions
 
 

@@ -149,6 +149,18 @@ class Prediction(Record, frozen=True):
     reported: dict[str, str] | UnsetType = UNSET
 
 
+def predicted(request: str, output: Output, text: str) -> Prediction:
+    """What an engine made of a request, and the text that its ids are."""
+    return Prediction(
+        request=request,
+        output_ids=output.ids,
+        text=text,
+        finish_reason=output.finish_reason,
+        error=output.error,
+        reported=output.reported,
+    )
+
+
 class JournalEntry(Record, frozen=True):
     """One finished batch. `batch` is the digest of its requests; `check` that of this entry with an empty check."""
 

@@ -1,18 +1,19 @@
 """Requests: packets to frozen token ids, each distinct one once."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import msgspec
-import numpy as np
 
-from offline.canonical import digest_of, read_bytes, read_lines, read_record, write_bytes, write_lines, write_record
-from offline.errors import AlteredError, ConfigurationError
+from offline.canonical import digest_of, file_digest, read_lines, read_record, write_lines, write_record
+from offline.errors import ConfigurationError, InputLinkError
 from offline.experiment import Prompt
 from offline.models import Reader
 from offline.records import Evidence, Packet, Question
-from readers.records import Model, Request, Scheduled, Settings
+from readers.ids import read_ids, write_ids
+from readers.pins import identify, tokenizer_files
+from readers.records import Call, Model, Request, Scheduled, Settings
 from readers.served import Tokenizer
 from readers.tokens import messages
 
@@ -57,6 +58,18 @@ def make_settings(reader: Reader, model: Model, tokenizer: Tokenizer) -> Setting
         fingerprint=digest_of({**decisive, "weights": model.fingerprint}),
         transport=msgspec.UNSET if reader.model.served is msgspec.UNSET else "messages",
     )
+
+
+def check_settings(path: Path, reader: Reader, stored: Settings, tokenizer: Tokenizer) -> None:
+    """InputLinkError unless the frozen settings in `path` are what the experiment's reader and the kept tokenizer give."""
+    if make_settings(reader, stored.model, tokenizer) != stored:
+        raise InputLinkError(f"{path}: the settings of reader {reader.name!r} come out differently when derived again")
+    if reader.model.served is not msgspec.UNSET and stored.model != identify(reader, tokenizer.folder):
+        raise InputLinkError(f"{path}: the model is not the served one that the reader {reader.name!r} names")
+    known = {file.name: file.sha256 for file in stored.model.files}
+    for file in tokenizer_files(tokenizer.folder):
+        if file.name in known and file_digest(file) != known[file.name]:
+            raise InputLinkError(f"{file}: not the file of the model that {path.name} names")
 
 
 def _fit(tokenizer: Tokenizer, prompt: Prompt, evidence: Evidence, question: str, cap: int) -> tuple[list[int], int]:
@@ -139,9 +152,14 @@ def batches_of(requests: Requests, indices: Sequence[int] | None = None, *, long
     wanted = [i for i in (range(len(of)) if indices is None else indices) if not of[i].too_long]
     if longest_first:
         wanted.sort(key=lambda i: (-of[i].length, of[i].digest))
+    return in_batches(wanted, of, reader)
+
+
+def in_batches(order: Iterable[int], of: Sequence[Request | Call], reader: Reader) -> list[list[int]]:
+    """Indices into `of`, in this order, cut into batches: `batch_size` of them, or what `batch_tokens` padded tokens hold."""
     batches: list[list[int]] = []
     longest = 0
-    for i in wanted:
+    for i in order:
         longest = max(longest, of[i].length)
         full = not batches or len(batches[-1]) == reader.batch_size
         if full or (reader.batch_tokens and longest * (len(batches[-1]) + 1) > reader.batch_tokens):
@@ -156,19 +174,15 @@ def write_requests(folder: Path, frozen: Requests) -> None:
     write_record(folder / "settings.json", frozen.settings)
     write_lines(folder / "requests.jsonl", frozen.requests)
     write_lines(folder / "schedule.jsonl", frozen.schedule)
-    write_bytes(folder / "inputs.u32", (np.array(ids, dtype="<u4").tobytes() for ids in frozen.ids))
+    write_ids(folder, frozen.ids)
 
 
 def read_requests(folder: Path) -> Requests:
     """What `write_requests` stored; AlteredError if the index does not fit the array."""
     requests = tuple(read_lines(folder / "requests.jsonl", Request))
-    data = read_bytes(folder / "inputs.u32")
-    if len(data) != 4 * sum(request.length for request in requests):
-        raise AlteredError(f"{folder / 'inputs.u32'}: {len(data)} bytes do not fit the index in requests.jsonl")
-    flat: list[int] = np.frombuffer(data, dtype="<u4").tolist()
     return Requests(
         settings=read_record(folder / "settings.json", Settings),
         requests=requests,
         schedule=tuple(read_lines(folder / "schedule.jsonl", Scheduled)),
-        ids=tuple(tuple(flat[r.offset : r.offset + r.length]) for r in requests),
+        ids=tuple(read_ids(folder, requests, "requests.jsonl")),
     )

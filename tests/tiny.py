@@ -253,6 +253,25 @@ def write_engine(folder: Path, body: str, more: str = "") -> Path:
     return site
 
 
+# An engine that answers by rule, as functions of a class body; `say(self, text)`, from a chat to its answer, is left to others.
+# `self.options["target"]` names the tokenizer's file.
+SPEAKS = """
+def prepare(self):
+    import json, re
+    from tokenizers import Tokenizer
+    self.json, self.re = json, re
+    self.tokenizer = Tokenizer.from_file(self.options["target"])
+
+def complete(self, batch, decoding):
+    made = []
+    for ids in batch:
+        text = self.say(self.tokenizer.decode(list(ids), skip_special_tokens=False))
+        out = self.tokenizer.encode(text, add_special_tokens=False).ids[: decoding.output_cap]
+        made.append(Output(ids=tuple(out), finish_reason="length" if len(out) == decoding.output_cap else "stop"))
+    return made
+"""
+
+
 def their_reader(model: Path, target: Path, **changes: object) -> list[dict[str, object]]:
     """A reader with the engine of `write_engine`."""
     reader = {"name": "tiny", "engine": "theirs", "model": {"folder": str(model)}, "options": {"target": str(target)}}

@@ -2,14 +2,12 @@
 
 from pathlib import Path
 
-# Reads "Ada lives in Rome." and the like as the sentence says; leaves the rest. `names`: its name for living somewhere.
-RULES = """
-def prepare(self):
-    import json, re
-    from tokenizers import Tokenizer
-    self.json, self.re = json, re
-    self.tokenizer = Tokenizer.from_file(self.options["target"])
+from tiny import SPEAKS
 
+# Reads "Ada lives in Rome." and the like as the sentence says; leaves the rest.
+RULES = (
+    SPEAKS
+    + """
 def say(self, text):
     user = text.split("<|user|>")[1].split("<|end|>")[0]
     if '"same"' in text:
@@ -27,15 +25,8 @@ def say(self, text):
             facts = [{"subject": found[1], "relation": relation, "object": found[3]}]
         entries.append({"id": record["id"], "status": "facts" if facts else "no_fact", "facts": facts})
     return self.json.dumps({"records": entries})
-
-def complete(self, batch, decoding):
-    made = []
-    for ids in batch:
-        text = self.say(self.tokenizer.decode(list(ids), skip_special_tokens=False))
-        out = self.tokenizer.encode(text, add_special_tokens=False).ids[: decoding.output_cap]
-        made.append(Output(ids=tuple(out), finish_reason="length" if len(out) == decoding.output_cap else "stop"))
-    return made
 """
+)
 
 
 def extractor(model: Path, **changes: object) -> dict[str, object]:

@@ -5,18 +5,12 @@ So extraction and the policy in code are right, and the model as executor and th
 
 from pathlib import Path
 
-from tiny import coldread, their_reader, write_experiment, write_rows
+from tiny import SPEAKS, coldread, their_reader, write_experiment, write_rows
 
 PIPELINES = ["direct", "direct_sampled", "sh_conflict", "sh_conflict_llm", "sh_conflict_rerun", "sh_conflict_fallback", "car"]
 
-# What it says, as the functions of a class body: `self.options["target"]` names the tokenizer's file.
+# What it says, as functions of a class body.
 _SAYS = '''
-def prepare(self):
-    import json, re
-    from tokenizers import Tokenizer
-    self.json, self.re = json, re
-    self.tokenizer = Tokenizer.from_file(self.options["target"])
-
 def holds(self, question, record):
     """The answer that a record holds to a question, None if it holds none."""
     for asked, stated in (
@@ -44,21 +38,13 @@ def say(self, text):
     if "List all records" in user:
         return self.json.dumps({"candidates": [dict(zip(("position", "record", "value"), each)) for each in found]})
     return found[0][2] if found else "I do not know"
-
-def complete(self, batch, decoding):
-    made = []
-    for ids in batch:
-        text = self.say(self.tokenizer.decode(list(ids), skip_special_tokens=False))
-        out = self.tokenizer.encode(text, add_special_tokens=False).ids[: decoding.output_cap]
-        made.append(Output(ids=tuple(out), finish_reason="length" if len(out) == decoding.output_cap else "stop"))
-    return made
 '''
 _GENERATE = "from readers.records import Decoding\nreturn self.complete(batch, Decoding(output_cap=64))"
 
 
 def engine() -> tuple[str, str]:
     """The body of its `generate`, and the rest of its class, for `tiny.write_engine`."""
-    return _GENERATE, _SAYS
+    return _GENERATE, SPEAKS + _SAYS
 
 
 def serving_reader(model: Path, **changes: object) -> list[dict[str, object]]:

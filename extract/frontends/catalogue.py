@@ -83,13 +83,14 @@ class Catalogue:
         Each is compared twice, and the second time every choice stands at another place: a weak model chooses by place, and
         what it says counts if it says the same both times.
         """
+        if not new:
+            return
         names = list(self._names)
         place = {name: number for number, name in enumerate(names)}
         # One index for the wave: a name is compared with those before it, which may be of the same wave.
-        index = BM25([self._words(name) for name in names], unicode_tokens) if new else None
+        index = BM25([self._words(name) for name in names], unicode_tokens)
         compared: list[tuple[str, list[str | None]]] = []
         for name in new:
-            assert index is not None
             alike = (names[i] for i in index.rank(self._words(name), len(names)))
             before = (other for other in alike if place[other] < place[name] and self._names[other].into is None)
             if shown := tuple(islice(before, COMPARED)):

@@ -102,11 +102,11 @@ class _Reader:
         faults: dict[str, tuple[str, str]] = {}
         for batch, prediction in zip(batches, self._caller.ask(asks), strict=True):
             for text, read in zip(batch, read_answer(prediction, batch, self._extractor.prompt, by), strict=True):
-                fault = self._special(read) if isinstance(read, Draft) else read
-                if isinstance(read, Draft) and fault is None:
+                fault = read if isinstance(read, str) else self._special(read)
+                if fault is not None:
+                    faults[text] = (fault, prediction.request)
+                elif isinstance(read, Draft):
                     found[text] = read
-                else:
-                    faults[text] = (str(fault), prediction.request)
         return faults
 
     def _special(self, draft: Draft) -> str | None:

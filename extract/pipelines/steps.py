@@ -8,7 +8,7 @@ from extract.pipelines.schedule import Assembled, pipeline_settings, run_pipelin
 from extract.steps import Spent, spent
 from offline.asking import pipeline_reader
 from offline.canonical import compare_lines, digest_of, read_lines, read_record, write_lines, write_record
-from offline.errors import InputLinkError, OutputLinkError
+from offline.errors import OutputLinkError
 from offline.experiment import ReaderPlan, ResolvedExperiment
 from offline.run_folder import SIDE, RunFolder
 from offline.steps import fresh, read_data
@@ -17,7 +17,7 @@ from readers.live import Progress, live_caller
 from readers.pins import locate
 from readers.process import forbidden_paths
 from readers.read import keep_tokenizer
-from readers.requests import make_settings
+from readers.requests import check_settings
 from readers.seal import PIPELINES, reads_folder
 from readers.served import Tokenizer
 
@@ -115,8 +115,7 @@ def replay_pipelines(
     folder = pipelines_folder(run, plan.reader.name)
     recorded = Recorded(folder / TRANSCRIPT)
     stored, reader = recorded.transcript.settings, pipeline_reader(plan.reader, pipeline_settings(experiment))
-    if make_settings(reader, stored.model, tokenizer) != stored:
-        raise InputLinkError(f"{folder / TRANSCRIPT / SETTINGS}: the settings come out differently when derived again")
+    check_settings(folder / TRANSCRIPT / SETTINGS, reader, stored, tokenizer)
     caller = Caller(stored, tokenizer, recorded)
     again = _run(run, experiment, plan, caller)
     check_transcript(recorded, caller.transcript)
