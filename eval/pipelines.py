@@ -38,8 +38,8 @@ def pipelines(run: RunFolder, reader: str | None) -> dict[str, Any]:
     plans = [plan for plan in experiment.readers if plan.pipelines and reader in (None, plan.reader.name)]
     if not plans:
         able = ", ".join(plan.reader.name for plan in experiment.readers if plan.pipelines)
-        who = "no reader" if reader is None else f"no reader {reader!r} that"
-        raise StateError(f"{run.path} has {who} serves pipelines; those that do: {able or 'none'}")
+        who = "no reader" if reader is None else f"no reader {reader!r}"
+        raise StateError(f"{run.path} has {who} that serves pipelines; those that do: {able or 'none'}")
     scored = read_scored(run) if run.has("scores") else None
     seals = verify_run(run) if scored is None else scored.seals
     assert experiment.pipelines  # resolved wherever a reader serves any

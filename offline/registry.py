@@ -72,7 +72,8 @@ class Registry(Generic[T]):
                 f"{self.kind} {name!r} is declared by {declared} (entry point group {self.group!r}); uninstall all but one"
             )
         if not theirs:
-            raise ConfigurationError(f"unknown {self.kind} {name!r}; known: {', '.join(self.names())}{self.also}")
+            known = ", ".join([*self.names(), *filter(None, [self.also])])
+            raise ConfigurationError(f"unknown {self.kind} {name!r}; known: {known}")
         try:
             loaded: T = theirs[0].load()
         except Exception as error:

@@ -4,6 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from extract.pipelines import find_pipeline
 from extract.pipelines.policies import Choice, find_policy, is_policy
 from extract.pipelines.records import Candidate
 from offline.errors import ConfigurationError
@@ -99,3 +100,10 @@ def test_a_name_outside_the_grammar_is_no_policy(name: str) -> None:
 def test_a_day_that_no_calendar_has_is_refused() -> None:
     with pytest.raises(ConfigurationError, match="2026-02-30 is no day"):
         is_policy("asof_2026-02-30")
+
+
+def test_an_unknown_pipeline_is_told_how_names_are_composed() -> None:
+    with pytest.raises(
+        ConfigurationError, match=r"unknown pipeline 'sh_conflictt'; known: direct\[_sampled\], \(sh_conflict\|car\)"
+    ):
+        find_pipeline("sh_conflictt")

@@ -33,7 +33,7 @@ class Policy(Protocol):
         ...
 
 
-POLICIES: Registry[Policy] = Registry("policy", "coldread.policies", ", newest_K, asof_POSITION, asof_YYYY-MM-DD")
+POLICIES: Registry[Policy] = Registry("policy", "coldread.policies", "newest_K, asof_POSITION, asof_YYYY-MM-DD")
 
 _COMPOSED = re.compile(
     r"newest_(?P<k>[2-9]|[1-9][0-9]{1,4})"

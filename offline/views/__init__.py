@@ -19,7 +19,7 @@ View = Callable[[Memory, Question], Selection]
 VIEWS: Registry[View] = Registry(
     "view",
     "coldread.views",
-    "; a walk with _hN; (fact|statement|chunk|chunkN|window)_(bm25|dense|hybrid) with _rerank, _kN, _matched",
+    "a walk with _hN; (fact|statement|chunk|chunkN|window)_(bm25|dense|hybrid) with _rerank, _kN, _matched",
 )
 _HOP_VIEWS: dict[str, Callable[..., Selection]] = {}
 _AT_HOPS = re.compile(r"(?P<view>.+)_h(?P<hops>[1-9][0-9]?)")
