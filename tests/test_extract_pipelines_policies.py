@@ -103,7 +103,5 @@ def test_a_day_that_no_calendar_has_is_refused() -> None:
 
 
 def test_an_unknown_pipeline_is_told_how_names_are_composed() -> None:
-    with pytest.raises(
-        ConfigurationError, match=r"unknown pipeline 'sh_conflictt'; known: direct\[_sampled\], \(sh_conflict\|car\)"
-    ):
+    with pytest.raises(ConfigurationError, match="unknown pipeline 'sh_conflictt'; known: direct with _sampled; "):
         find_pipeline("sh_conflictt")

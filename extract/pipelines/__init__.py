@@ -82,7 +82,7 @@ Pipeline = Callable[[Case], Steps[Trace]]
 PIPELINES: Registry[Pipeline] = Registry(
     "pipeline",
     "coldread.pipelines",
-    "direct[_sampled], (sh_conflict|car)[_rerun][_llm|_POLICY][_fallback], all with [_chunkN]",
+    "direct with _sampled; sh_conflict and car with _rerun, _llm or a policy, _fallback; all with _chunkN",
 )
 
 
