@@ -555,7 +555,7 @@ def whole(tmp_path: Path) -> RunFolder:
     run = RunFolder(tmp_path / "whole")
     run.create(plan)
     assert load_step(run, plan, None)
-    assert extract_step(run, plan)[0]
+    assert extract_step(run, plan).written
     assert freeze_step(run, plan, len, "characters")
     return run
 
@@ -579,7 +579,7 @@ def test_the_steps_of_an_unchanged_run_are_all_skipped(whole: RunFolder) -> None
     before = _everything(whole.path)
     plan = _plan()
     assert not load_step(whole, plan, None)
-    assert not extract_step(whole, plan)[0]
+    assert not extract_step(whole, plan).written
     assert not freeze_step(whole, plan, len, "characters")
     assert _everything(whole.path) == before
 
