@@ -35,7 +35,7 @@ def complete(self, batch, decoding):
         text = tokenizer.decode(list(ids), skip_special_tokens=False)
         at = re.search(r"^\\[(\\d+)\\] <img", text, re.M)
         hostile = {HOSTILE!r}
-        listed = [dict(position=int(at[1]), record=hostile[0], value="</script>")] if at else []
+        listed = [dict(position=int(at[1]), record="<img src=x onerror=alert(1)>", value="</script>")] if at else []
         listed += [dict(position=10 ** 9, record=each, value=each) for each in hostile]
         answer = dict(candidates=listed, hops=[hostile[0], "{{hop_1}} " + hostile[1], hostile[3]], value=hostile[0], position=0)
         wanted = json.loads(decoding.schema or "{{}}").get("required", ())

@@ -35,7 +35,7 @@ LISTED = [(0, "Turin"), (2, "Florence"), (3, "Rome")]
 
 
 def _listing(items: list[tuple[int, str]]) -> str:
-    return json.dumps({"candidates": [{"position": p, "record": f"record {p}", "value": v} for p, v in items]})
+    return json.dumps({"candidates": [{"position": p, "record": f"[{p}]", "value": v} for p, v in items]})
 
 
 def _kind(text: str, decoding: Decoding) -> str:
@@ -127,9 +127,9 @@ def test_sh_conflict_takes_the_newest_of_what_the_model_listed() -> None:
     assert trace.candidates == digest_of(listed)
     assert trace.calls == (listed.call,)
     assert [(c.position, c.text, c.entity, c.foreign) for c in listed.candidates] == [
-        (0, "record 0", "Turin", None),
-        (2, "record 2", "Florence", None),
-        (3, "record 3", "Rome", None),
+        (0, "[0]", "Turin", None),
+        (2, "[2]", "Florence", None),
+        (3, "[3]", "Rome", None),
     ]
     # Every version is retrieved, and shown in position order.
     assert trace.evidence == (0, 1, 2, 3)
@@ -156,9 +156,9 @@ def test_the_model_as_executor_is_given_the_very_candidates_that_the_policy_had(
     (asked,) = source.waves[1]
     given = asked.partition("Candidates:\n")[2]
     assert given.split("\n")[:-1] == [
-        "[0] Turin (record: record 0)",
-        "[2] Florence (record: record 2)",
-        "[3] Rome (record: record 3)",
+        "[0] Turin (record: [0])",
+        "[2] Florence (record: [2])",
+        "[3] Rome (record: [3])",
     ]
     assert "[1]" not in asked
     assert "[9]" not in given
@@ -310,7 +310,7 @@ def test_dated_records_show_their_time_and_are_chosen_as_of_a_day() -> None:
     made, source = _run(*names, script=script, world=dated)
     assert [trace.answer for trace in made.traces] == ["Turin", "Rome", "no answer", "Rome"]
     assert "[0] (1861-03-17) The capital of Italy is Turin." in source.waves[0][0]
-    assert "[1] (1871-02-03) Rome (record: record 1)" in source.waves[1][0]
+    assert "[1] (1871-02-03) Rome (record: [1])" in source.waves[1][0]
 
 
 def test_what_the_input_cap_has_no_room_for_is_cut_oldest_first_and_counted() -> None:

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from extract.pipelines.candidates import NOT_IN_RECORD, NOT_SHOWN, read_candidates, stands_in, usable
+from extract.pipelines.candidates import NOT_IN_RECORD, NOT_QUOTED, NOT_SHOWN, quotes, read_candidates, stands_in, usable
 from extract.pipelines.records import Candidate, CandidateList
 from offline.asking import CallPrompt, PipelinePrompt, PipelineSettings
 from offline.canonical import digest_of, encode
@@ -60,6 +60,33 @@ def test_a_position_that_was_not_shown_and_a_value_from_nowhere_are_marked_and_d
     assert [candidate.position for candidate in usable(listed, SETTINGS)] == [3]
     keep = PipelineSettings(prompt=SETTINGS.prompt, foreign="keep")
     assert usable(listed, keep) == list(listed.candidates)
+
+
+@pytest.mark.parametrize(
+    ("quoted", "foreign"),
+    [
+        ("The capital of Italy is Rome.", None),
+        ("the capital of ITALY is Rome", None),
+        ("[3] The capital of Italy is Rome.", None),
+        ("capital of Italy", None),
+        ("", None),
+        ("The capital of Italy was Rome.", NOT_QUOTED),
+        ("The capital of Italy is Rome, the old city.", NOT_QUOTED),
+        # Record 5 says it of Turin: a position that was shown and a value that stands there do not make it a quotation.
+        ("The capital of Italy is Turin.", NOT_QUOTED),
+        ("[5] The capital of Italy is Rome.", NOT_QUOTED),
+    ],
+)
+def test_a_text_that_is_not_what_the_record_says_is_marked(quoted: str, foreign: str | None) -> None:
+    listed = _read(_listing(_item(3, "Rome", quoted)))
+    assert [candidate.foreign for candidate in listed.candidates] == [foreign]
+    assert len(usable(listed, SETTINGS)) == (foreign is None)
+
+
+def test_a_quotation_may_name_the_time_of_its_record() -> None:
+    record = Statement(3, "Ada lives in Rome.", "2025-03-01")
+    assert quotes("[3] (2025-03-01) Ada lives in Rome.", record)
+    assert not quotes("(2025-03-02) Ada lives in Rome.", record)
 
 
 def test_identical_candidates_are_one_and_others_at_the_same_position_stay() -> None:

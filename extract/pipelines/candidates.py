@@ -11,6 +11,7 @@ from offline.asking import PipelineSettings
 from offline.canonical import encode
 from offline.normalise import entity_key
 from offline.records import Statement
+from offline.render import record_line
 from readers.calls import Ask, chat
 from readers.records import Decoding, Prediction
 
@@ -34,6 +35,7 @@ _INTEGER = re.compile(r"-?[0-9]{1,18}")
 _SURROGATE = re.compile(r"[\ud800-\udfff]")
 
 NOT_SHOWN, NOT_IN_RECORD = "the position was not shown", "the value does not stand in the record"
+NOT_QUOTED = "the text is not what the record says"
 
 
 def extraction(case: Case, query: str, unit: str, again: int) -> Steps[CandidateList]:
@@ -96,7 +98,7 @@ def _candidate(item: Any, records: Mapping[int, Statement]) -> Candidate | None:
     record = records.get(position)
     if record is None:
         return Candidate(position=position, text=text, entity=entity, foreign=NOT_SHOWN)
-    foreign = None if stands_in(entity, record) else NOT_IN_RECORD
+    foreign = NOT_IN_RECORD if not stands_in(entity, record) else None if quotes(text, record) else NOT_QUOTED
     return Candidate(position=position, text=text, entity=entity, time=record.time, foreign=foreign)
 
 
@@ -108,6 +110,11 @@ def stands_in(entity: str, record: Statement) -> bool:
     text = record.text if record.time is None else f"{record.time} {record.text}"
     key = entity_key(entity)
     return key in entity_key(text) if key else bool(entity.strip()) and entity.strip() in text
+
+
+def quotes(text: str, record: Statement) -> bool:
+    """Whether a text is the record's line or a part of it, both normalised as entity keys; one without a letter or digit is."""
+    return entity_key(text) in entity_key(record_line(record))
 
 
 def usable(listed: CandidateList, settings: PipelineSettings) -> list[Candidate]:

@@ -13,7 +13,8 @@ class Candidate(Record, frozen=True):
     """One record that a model says matches a query: its position, its text as the model gave it, and the answer it holds.
 
     time: of the record, as its source wrote it; None where it is undated or was not shown. foreign: why policies do not see
-    the candidate (its position was not shown, its entity does not stand in that record), None if they do.
+    the candidate (its position was not shown, its entity does not stand in that record, its text is no part of it), None if
+    they do.
     """
 
     position: int
