@@ -88,9 +88,9 @@ class PipelineNumbers(Record, frozen=True):
 
     k: records or chunks retrieved. hops: planned hops at most. missing: what happens to a hop whose dependency has no answer:
     it is skipped (the second paper's text), or ends the chain (its pseudo-code). foreign: what happens to candidates whose
-    position was not shown, whose entity does not stand in the record, or whose text is no part of it. output_cap: tokens of a structured call; answer_cap:
-    of a direct answer; input_cap: of any call. temperature, seed: of the one arm that samples; no seed is -1, which vLLM takes
-    for none. constrained: as in extraction.
+    position was not shown, whose entity does not stand in the record, or whose text is no part of it. output_cap: tokens of a
+    structured call; answer_cap: of a direct answer; input_cap: of any call. temperature, seed: of the one arm that samples; no
+    seed is -1, which vLLM takes for none. constrained: as in extraction.
     """
 
     k: int = 10
