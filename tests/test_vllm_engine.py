@@ -1,5 +1,6 @@
 """vLLM's CPU build, really reading: the embedded model and tiny ones, against the transformers engine."""
 
+import dataclasses
 import json
 import os
 import shutil
@@ -31,7 +32,9 @@ from readers.tokens import ChatTokenizer
 
 pytestmark = pytest.mark.vllm
 
-OPTIONS = {"enforce_eager": True, "max_num_batched_tokens": 512, "cpu_kv_cache_gib": 1}
+# Tokens of the longest input, more than two steps have room for.
+LONGEST = 1200
+OPTIONS: dict[str, Any] = {"enforce_eager": True, "max_num_batched_tokens": 512, "cpu_kv_cache_gib": 1}
 
 
 def reader(name: str, model: dict[str, str], **changes: Any) -> dict[str, Any]:
@@ -251,7 +254,7 @@ def asking(folder: Path) -> Iterator[Asked]:
     tokenizer = ChatTokenizer.of(read_by, folder)
     inputs = [tokenizer.encode([Message(role="user", content=text)]) for text in ASKED]
     settings = make_settings(read_by, identify(read_by, folder), tokenizer)
-    start = EngineStart(settings=settings, model_folder=str(folder), longest=max(map(len, inputs)), structured=True)
+    start = EngineStart(settings=settings, model_folder=str(folder), longest=LONGEST, structured=True)
     with Engines(start, Forbidden(folders=())).run() as (process,):
         yield Asked(process, tokenizer, inputs)
 
@@ -293,6 +296,19 @@ def test_one_seed_samples_the_same_again_and_another_something_else(asked: Asked
     assert sampled(1) == sampled(1)
     assert sampled(1) != sampled(2)
     assert sampled(1) != asked.complete(Decoding(output_cap=20))
+
+
+def test_inputs_that_no_step_has_room_for_sample_the_same_alone_and_together(asked: Asked) -> None:
+    long = [[*ids] * (LONGEST // len(ids)) for ids in asked.inputs]
+    assert all(len(ids) > OPTIONS["max_num_batched_tokens"] for ids in long)
+    decoding = Decoding(output_cap=8, temperature="1.5", seed=3)
+
+    def sampled(*batch: list[int]) -> list[Output]:
+        return list(dataclasses.replace(asked, inputs=list(batch)).complete(decoding))
+
+    together = sampled(*long)
+    assert [output for ids in long for output in sampled(ids)] == together
+    assert sampled(*asked.inputs[::-1], *long) == [*sampled(*asked.inputs[::-1]), *together]
 
 
 def test_what_holds_answers_to_a_schema_is_stated_with_its_version(asked: Asked) -> None:

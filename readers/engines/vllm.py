@@ -97,6 +97,7 @@ class VllmEngine:
             self._llm: Any = vllm.LLM(**arguments)
         except Exception as error:  # vLLM raises whatever its parts raise
             raise self._failure(error, "load the model") from error
+        self._rewinds = not _on_cpu()
         if self._llm.llm_engine.vllm_config.cache_config.enable_prefix_caching:
             self.forget = self._empty_cache
         # The frozen stop ids are all there is: ignore_eos keeps vLLM from adding the model's own.
@@ -152,12 +153,32 @@ class VllmEngine:
     def complete(self, batch: Sequence[Sequence[int]], decoding: Decoding) -> list[Output]:
         """One output for each input, decoded as told; ConfigurationError for a schema that the backend does not take."""
         parameters: dict[str, Any] = {}
-        if float(decoding.temperature):
-            # Every request of a batch samples with this seed on its own, whatever shares a step with it.
-            parameters |= {"temperature": float(decoding.temperature), "seed": decoding.seed}
         if decoding.schema is not None:
             parameters["structured_outputs"] = self._held_to(decoding.schema)
-        return self._generate(batch, decoding.output_cap, **parameters)
+        if not float(decoding.temperature):
+            return self._generate(batch, decoding.output_cap, **parameters)
+        # Every request of a batch samples with this seed on its own, whatever shares a step with it.
+        parameters |= {"temperature": float(decoding.temperature), "seed": decoding.seed}
+        if self._rewinds:
+            return self._generate(batch, decoding.output_cap, **parameters)
+        return [self._sample_whole(ids, decoding.output_cap, **parameters) for ids in batch]
+
+    def _sample_whole(self, ids: Sequence[int], cap: int, **parameters: Any) -> Output:
+        """Sample for one input whose last part alone is new to the prefix cache, so that no step ends inside it.
+
+        A step that ends inside an input draws in vain, and vLLM winds the generator back; that of a CPU cannot be.
+        """
+        room = self._llm.llm_engine.vllm_config.scheduler_config.max_num_batched_tokens
+        if len(ids) > room:
+            if not hasattr(self, "forget"):
+                raise ConfigurationError(
+                    f"reader {self._settings.reader.name!r}: without a prefix cache, vLLM's CPU build samples for inputs of up "
+                    f"to max_num_batched_tokens ({room}) tokens, and one has {len(ids)}; leave enable_prefix_caching on, or "
+                    "raise max_num_batched_tokens"
+                )
+            self._ask([ids], max_tokens=1)
+        (output,) = self._generate([ids], cap, **parameters)
+        return output
 
     def _held_to(self, schema: str) -> Any:
         from vllm.sampling_params import StructuredOutputsParams
@@ -304,12 +325,19 @@ def _check_device(reader: Reader) -> None:
         )
 
 
+def _on_cpu() -> bool:
+    """Whether this vLLM is the CPU build."""
+    from vllm.platforms import current_platform
+
+    return bool(current_platform.is_cpu())
+
+
 def _device() -> str:
     """What the model runs on."""
     import torch
     from vllm.platforms import current_platform
 
-    if current_platform.is_cpu():
+    if _on_cpu():
         return f"cpu {platform.machine()}, {torch.get_num_threads()} threads"
     return f"{current_platform.device_type} {current_platform.get_device_name()}, CUDA {torch.version.cuda}"
 
