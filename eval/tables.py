@@ -36,7 +36,7 @@ def percent(count: int, of: int) -> str:
 
 
 def scores(console: Console, run: RunFolder) -> None:
-    """One table a reader: accuracy by view, hop class and history length, with Wilson intervals.
+    """One table a reader: accuracy by view, hop class and, where there are several, history length, with Wilson intervals.
 
     `cut` counts questions whose evidence was cut to the reader's input cap.
     """
@@ -45,13 +45,17 @@ def scores(console: Console, run: RunFolder) -> None:
         blind = blind_text(all(cell.blind for cell in cells))
         others = [name for name in cells[0].correct if name != "subem"]
         headings = ("questions", "cut", "subem", "subem %", "Wilson 95 %", *others)
-        table = new_table(f"{plan.reader.name}: {blind}", ("view", "hops", "length"), headings)
+        several = len({cell.length for cell in cells if cell.length}) > 1
+        words = ("view", "hops", "length") if several else ("view", "hops")
+        table = new_table(f"{plan.reader.name}: {blind}", words, headings)
         for cell in cells:
+            if cell.length and not several:
+                continue
             counts = [str(cell.correct[name]) for name in others]
             table.add_row(
                 cell.view,
                 cell.hop_class,
-                escape(cell.length or "all"),
+                *([escape(cell.length or "all")] if several else []),
                 str(cell.questions),
                 str(cell.cut),
                 str(cell.correct["subem"]),

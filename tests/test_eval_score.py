@@ -1,11 +1,12 @@
 """Scoring and coverage: counts by hand, disagreements listed, refusals before a label is opened."""
 
 import json
+import re
 import shutil
 from pathlib import Path
 
 import pytest
-from tiny import coldread, write_experiment, write_rows
+from tiny import ROWS, coldread, write_experiment, write_rows
 
 from eval.records import Cell, Score
 from eval.score import tabulate
@@ -65,6 +66,17 @@ def test_the_table_folds_a_long_views_name_and_cuts_no_number(tiny_model: Path, 
     assert max(map(len, shown.splitlines())) <= 100
     cells = list(read_lines(tmp_path / "run" / "scores" / "tiny" / "cells.jsonl", Cell))
     assert all(f"{cell.low}-{cell.high}" in shown for cell in cells)
+
+
+def test_the_table_counts_by_length_only_where_there_are_several(copied_run: Path, tiny_model: Path, tmp_path: Path) -> None:
+    # Histories of 5 and of 3 statements; then the first alone: three questions, two of one hop and one of two.
+    several = coldread("score", str(copied_run)).stdout
+    assert re.findall(r"^ cmc +sh +(\w+) +(\d+) ", several, re.M) == [("all", "4"), ("5", "2"), ("3", "2")]
+    experiment = write_experiment(tmp_path, tiny_model, views=["cmc"])
+    coldread("run", str(experiment), "--data", str(write_rows(tmp_path, ROWS[:1])), "--out", str(tmp_path / "run"))
+    one = coldread("score", str(tmp_path / "run")).stdout
+    assert "length" not in one
+    assert re.findall(r"^ cmc +(\w+) +(\d+) ", one, re.M) == [("mh", "1"), ("sh", "2")]
 
 
 def test_every_item_on_which_metrics_disagree_is_listed(copied_run: Path) -> None:
