@@ -76,7 +76,7 @@ def test_the_table_counts_by_length_only_where_there_are_several(copied_run: Pat
     coldread("run", str(experiment), "--data", str(write_rows(tmp_path, ROWS[:1])), "--out", str(tmp_path / "run"))
     one = coldread("score", str(tmp_path / "run")).stdout
     assert "length" not in one
-    assert re.findall(r"^ cmc +(\w+) +(\d+) ", one, re.M) == [("mh", "1"), ("sh", "2")]
+    assert re.findall(r"^ cmc +(\w+) +(\d+) ", one, re.M) == [("sh", "2"), ("mh", "1")]
 
 
 def test_every_item_on_which_metrics_disagree_is_listed(copied_run: Path) -> None:
