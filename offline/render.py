@@ -9,10 +9,15 @@ from offline.records import Statement
 _LINE_BREAKS = {ord(c): c.encode("unicode_escape").decode() for c in "\n\r\v\f\x1c\x1d\x1e\x85\u2028\u2029"}
 
 
+def one_line(text: str) -> str:
+    """A text as a record's line shows it: line breaks are written as their escapes."""
+    return text.translate(_LINE_BREAKS)
+
+
 def record_line(statement: Statement) -> str:
     """The line of one record: `[position] text`, a dated one `[position] (time) text`."""
     time = f"({statement.time}) " if statement.time is not None else ""
-    return f"[{statement.position}] {time}{statement.text}".translate(_LINE_BREAKS)
+    return one_line(f"[{statement.position}] {time}{statement.text}")
 
 
 @dataclass(frozen=True)

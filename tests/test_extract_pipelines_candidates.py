@@ -11,6 +11,7 @@ from extract.pipelines.records import Candidate, CandidateList
 from offline.asking import CallPrompt, PipelinePrompt, PipelineSettings
 from offline.canonical import digest_of, encode
 from offline.records import Statement
+from offline.render import record_line
 from readers.records import Prediction
 
 SHOWN = {
@@ -83,10 +84,50 @@ def test_a_text_that_is_not_what_the_record_says_is_marked(quoted: str, foreign:
     assert len(usable(listed, SETTINGS)) == (foreign is None)
 
 
-def test_a_quotation_may_name_the_time_of_its_record() -> None:
+def test_a_quotation_may_name_the_time_of_its_record_and_may_leave_it_out() -> None:
     record = Statement(3, "Ada lives in Rome.", "2025-03-01")
-    assert quotes("[3] (2025-03-01) Ada lives in Rome.", record)
+    for head in ("", "[3] ", "(2025-03-01) ", "[3] (2025-03-01) "):
+        assert quotes(f"{head}Ada lives in Rome.", record)
     assert not quotes("(2025-03-02) Ada lives in Rome.", record)
+    assert not quotes("[4] (2025-03-01) Ada lives in Rome.", record)
+
+
+@pytest.mark.parametrize("between", ["\n", "\\n", " "])
+def test_a_line_break_of_a_record_may_be_quoted_as_it_is_or_as_it_was_shown(between: str) -> None:
+    record = Statement(3, "Ada lives\nin Rome.", "2025-03-01")
+    assert record_line(record) == "[3] (2025-03-01) Ada lives\\nin Rome."
+    for head in ("", "[3] ", "[3] (2025-03-01) "):
+        assert quotes(f"{head}Ada lives{between}in Rome.", record)
+    assert stands_in(f"lives{between}in Rome", record)
+    assert not quotes(f"Ada lives{between}in Oslo.", record)
+    assert not stands_in(f"lives{between}in Oslo", record)
+
+
+@pytest.mark.parametrize(
+    ("quoted", "is_part"),
+    [
+        ("Ada moved to Rome … in spring.", True),
+        ("Ada moved ... Bob ... spring.", True),
+        ("... Bob stayed ...", True),
+        ("[3] Ada moved to Ro...", True),
+        # Both halves are there, the other way round; one half is not; nothing is left out in fact.
+        ("Bob stayed … Ada moved", False),
+        ("Ada moved … in autumn.", False),
+        ("Ada moved. . Bob", False),
+    ],
+)
+def test_what_an_ellipsis_leaves_out_of_a_long_record_is_passed_over(quoted: str, is_part: bool) -> None:
+    record = Statement(3, "Ada moved to Rome, Bob stayed in Oslo, and they met again in spring.")
+    assert quotes(quoted, record) is is_part
+
+
+@given(st.text(min_size=1), st.text("\n\r\u2028 ", max_size=2), st.text(min_size=1), st.none() | st.just("2025-03-01"))
+def test_the_line_that_was_shown_and_the_text_behind_it_are_quotations_whatever_stands_there(
+    one: str, between: str, two: str, time: str | None
+) -> None:
+    record = Statement(3, one + between + two, time)
+    assert quotes(record_line(record), record)
+    assert quotes(record.text, record)
 
 
 def test_identical_candidates_are_one_and_others_at_the_same_position_stay() -> None:

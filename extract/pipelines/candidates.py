@@ -1,7 +1,7 @@
 """Candidate extraction: a model lists every record that matches a query, and chooses none."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from extract.answers import read_items
@@ -11,7 +11,7 @@ from offline.asking import PipelineSettings
 from offline.canonical import encode
 from offline.normalise import entity_key
 from offline.records import Statement
-from offline.render import record_line
+from offline.render import one_line
 from readers.calls import Ask, chat
 from readers.records import Decoding, Prediction
 
@@ -33,6 +33,7 @@ SCHEMA = encode(
 
 _INTEGER = re.compile(r"-?[0-9]{1,18}")
 _SURROGATE = re.compile(r"[\ud800-\udfff]")
+_ELLIPSIS = re.compile(r"…|\.{3,}")
 
 NOT_SHOWN, NOT_IN_RECORD = "the position was not shown", "the value does not stand in the record"
 NOT_QUOTED = "the text is not what the record says"
@@ -107,14 +108,35 @@ def stands_in(entity: str, record: Statement) -> bool:
 
     A value without a letter or digit must occur as it is written; an empty one never does.
     """
-    text = record.text if record.time is None else f"{record.time} {record.text}"
-    key = entity_key(entity)
-    return key in entity_key(text) if key else bool(entity.strip()) and entity.strip() in text
+    texts = _spelled(record.text if record.time is None else f"{record.time} {record.text}")
+    key, written = entity_key(entity), entity.strip()
+    return bool(written) and any(key in entity_key(text) if key else written in text for text in texts)
 
 
 def quotes(text: str, record: Statement) -> bool:
-    """Whether a text is the record's line or a part of it, both normalised as entity keys; one without a letter or digit is."""
-    return entity_key(text) in entity_key(record_line(record))
+    """Whether a text is the record's line or a part of it, both normalised as entity keys; one without a letter or digit is.
+
+    An ellipsis may stand for any part, and the time may be left out after the serial number.
+    """
+    heads = [f"{record.position}"] if record.time is None else [f"{record.position}", f"{record.position} {record.time}"]
+    parts = [entity_key(part) for part in _ELLIPSIS.split(text)]
+    return any(_in_order(parts, entity_key(f"{head} {said}")) for head in heads for said in _spelled(record.text))
+
+
+def _spelled(text: str) -> tuple[str, str]:
+    """A record's text as its source wrote it, and as a model was shown it: it may write a line break either way."""
+    return text, one_line(text)
+
+
+def _in_order(parts: Sequence[str], whole: str) -> bool:
+    """Whether a text holds all of these, one after another."""
+    at = 0
+    for part in parts:
+        found = whole.find(part, at)
+        if found < 0:
+            return False
+        at = found + len(part)
+    return True
 
 
 def usable(listed: CandidateList, settings: PipelineSettings) -> list[Candidate]:
