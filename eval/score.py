@@ -10,6 +10,7 @@ import msgspec
 from eval.audit import verify_run
 from eval.labels import open_labels
 from eval.metrics import Metric, find_metrics
+from eval.metrics.strict_em import strict_exact_match
 from eval.metrics.subem import substring_exact_match
 from eval.records import Cell, Score
 from eval.statistics import wilson
@@ -30,13 +31,19 @@ CellKey = tuple[str, str, str, str | None]
 
 
 def score_reader(run: RunFolder, reader: str, golds: Mapping[str, Sequence[str]], metrics: Mapping[str, Metric]) -> list[Score]:
-    """Every scheduled question of one reader, in schedule order, then its pipelines' traces; a failed one is a wrong answer."""
+    """Every scheduled question of one reader, in schedule order, then its pipelines' traces; a failed one is a wrong answer.
+
+    An abstention is right where a gold is what it says, by every metric, not where one stands inside: "No" in "no answer".
+    """
     data = read_data(run)
     questions = {question.id: question for question in data.questions}
     lengths = {history.id: history.length for history in data.histories}
     scores = []
     for answer in _answers(run, reader):
-        question, right = questions[answer.question], answer.finish_reason != "error"
+        question = questions[answer.question]
+        counts = answer.finish_reason != "error" and (
+            not answer.abstained or strict_exact_match(answer.text, golds[question.id])
+        )
         scores.append(
             Score(
                 reader=reader,
@@ -50,7 +57,7 @@ def score_reader(run: RunFolder, reader: str, golds: Mapping[str, Sequence[str]]
                 finish_reason=answer.finish_reason,
                 golds=tuple(golds[question.id]),
                 cut=answer.cut,
-                metrics={name: right and metric(answer.text, golds[question.id]) for name, metric in metrics.items()},
+                metrics={name: counts and metric(answer.text, golds[question.id]) for name, metric in metrics.items()},
             )
         )
     return scores
@@ -58,13 +65,14 @@ def score_reader(run: RunFolder, reader: str, golds: Mapping[str, Sequence[str]]
 
 @dataclass(frozen=True)
 class _Answer:
-    """What is scored of one question; `view` may be a pipeline. cut: as in `Score`."""
+    """What is scored of one question; `view` may be a pipeline. cut: as in `Score`. abstained: the text is that of no model."""
 
     view: str
     question: str
     text: str
     finish_reason: str
     cut: int
+    abstained: bool = False
 
 
 def _answers(run: RunFolder, reader: str) -> Iterator[_Answer]:
@@ -73,7 +81,8 @@ def _answers(run: RunFolder, reader: str) -> Iterator[_Answer]:
         prediction = predictions[scheduled.request]
         yield _Answer(scheduled.view, scheduled.question, prediction.text, prediction.finish_reason, scheduled.cut)
     for trace in read_traces(run, reader) if pipelines_folder(run, reader).is_dir() else ():
-        yield _Answer(trace.pipeline, trace.question, trace.answer, "error" if failed(trace) else "stop", trace.dropped)
+        finish_reason, abstained = "error" if failed(trace) else "stop", trace.answered_by == "none"
+        yield _Answer(trace.pipeline, trace.question, trace.answer, finish_reason, trace.dropped, abstained)
 
 
 def _cell(key: CellKey, scores: Sequence[Score], blind: bool) -> Cell:

@@ -18,7 +18,9 @@ from tiny import ANSWER, ROWS, coldread, their_reader, write_experiment, write_r
 from tiny_pipelines import PIPELINES, engine, make_served_run, serving_reader
 
 from eval import pipeline_tables
+from eval.metrics import find_metrics
 from eval.run import make_plan
+from eval.score import score_reader
 from extract.pipelines.stored import read_stored
 from offline.canonical import file_digest, write_record
 from offline.errors import ConfigurationError, StateError
@@ -319,6 +321,22 @@ def test_a_fault_that_leaves_no_answer_is_wrong_and_stays_in_every_denominator(
     coldread("replay", str(run))
     coldread("report", str(run))
     assert "the engine is tired" in coldread("show", str(run), "ada/0").stdout
+
+
+def test_an_abstention_is_right_where_a_gold_is_what_it_says_and_not_where_one_stands_inside(served_run: Path) -> None:
+    run, metrics = RunFolder(served_run), find_metrics()
+    for gold, right in (("No", False), ("answer", False), ("Seine", False), ("No answer.", True)):
+        # sh_conflict and its like abstain on two questions, car on one; the direct answer "I do not know" is no abstention.
+        scores = score_reader(run, "tiny", dict.fromkeys(QUESTIONS, (gold,)), metrics)
+        abstained = [score for score in scores if score.prediction == NONE]
+        assert len(abstained) == 7
+        assert {verdict for score in abstained for verdict in score.metrics.values()} == {right}
+    direct = next(
+        score
+        for score in score_reader(run, "tiny", dict.fromkeys(QUESTIONS, ("No",)), metrics)
+        if score.view == "direct" and score.prediction == UNKNOWN
+    )
+    assert direct.metrics == {"subem": True, "subem_words": False, "strict_em": False}
 
 
 def test_evidence_that_no_call_had_room_for_is_counted_and_keeps_no_two_readers_from_being_compared(
