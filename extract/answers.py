@@ -13,10 +13,11 @@ from readers.records import Prediction
 _OPENING = re.compile(r'\s*(?:```(?:json)?\s*)?\{\s*"(\w+)"\s*:\s*\[\s*')
 # White space is matched possessively where the whole answer must fit: a model may write nothing else up to its cap, and parts
 # that try to share a run of it take time that grows with its square.
-_OBJECT = re.compile(r"\s*+(?:```(?:json)?\s*+)?(\{.*\})\s*+(?:```\s*+)?", re.DOTALL)
+_BEFORE = re.compile(r"\s*+(?:```(?:json)?\s*+)?(?=\{)")
+_AFTER = re.compile(r"\s*+(?:```\s*+)?")
 _NUMBER = re.compile(r'\s*+(?:```(?:json)?\s*+)?\{\s*+"(\w+)"\s*+:\s*+(\d{1,9})\s*+\}\s*+(?:```\s*+)?')
 _SEPARATOR = re.compile(r"\s*,\s*")
-# What is wrong with a whole list that something follows.
+# What is wrong with a whole answer that something follows.
 TRAILING = "text after the JSON"
 _CLOSING = re.compile(r"\s*\]\s*\}\s*(?:```)?\s*")
 
@@ -80,17 +81,19 @@ def read_items(prediction: Prediction, key: str) -> tuple[list[Any], str | None]
 
 
 def read_object(prediction: Prediction) -> tuple[dict[str, Any], str | None]:
-    """The one object that an answer is, empty if it is none, and what is wrong with the answer, or None."""
+    """The object that an answer begins with, empty if that is none, and what is wrong with the answer, or None."""
     if (failed := failure(prediction)) is not None:
         return {}, failed
-    found = _OBJECT.fullmatch(prediction.text.strip())
+    opening = _BEFORE.match(prediction.text)
+    if opening is None:
+        return {}, _unreadable(prediction)
     try:
-        value = _DECODER.decode(found[1]) if found else None
+        value, end = _DECODER.raw_decode(prediction.text, opening.end())
     except _RefusedError as error:
         return {}, str(error)
     except (ValueError, RecursionError):
-        value = None
-    return (value, None) if isinstance(value, dict) else ({}, _unreadable(prediction))
+        return {}, _unreadable(prediction)
+    return value, None if _AFTER.fullmatch(prediction.text, end) else TRAILING
 
 
 def _unreadable(prediction: Prediction) -> str:

@@ -37,3 +37,9 @@ def test_a_failed_call_gives_no_text() -> None:
     assert read_text(_said("Rome", "error", "aborted")) == ("", "aborted")
     assert read_text(_said("Rome", "error")) == ("", "the call failed")
     assert read_object(_said("[]")) == ({}, NOT_JSON)
+
+
+@pytest.mark.parametrize("after", ["x", " and so on", "\n```\nwhich is so", "{}", '{"a": 2}', "```x", "}"])
+def test_words_after_an_answer_are_a_fault_that_costs_nothing(after: str) -> None:
+    assert read_object(_said('{"a": {"b": 1}}' + after)) == ({"a": {"b": 1}}, "text after the JSON")
+    assert read_items(_said('{"a": [1]}' + after), "a") == ([1], "text after the JSON")

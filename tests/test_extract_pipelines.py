@@ -172,6 +172,9 @@ def test_the_model_as_executor_is_given_the_very_candidates_that_the_policy_had(
         ('{"position": 1, "value": "Paris"}', "Paris", None, "the position chosen is no candidate's"),
         ('{"value": "Rome"}', "Rome", None, "the position chosen is no candidate's"),
         ('```json\n{"position": 3, "value": "Rome"}\n```', "Rome", 3, None),
+        # The choice counts, not what is said about the others: the substring match would find their names too.
+        ('{"position": 2, "value": "Florence"}\nRecord 3 says Rome.', "Florence", 2, "text after the JSON"),
+        ('{"position": 2, "value": "Florence"} {"position": 3, "value": "Rome"}', "Florence", 2, "text after the JSON"),
         ('{"position": 3, "position": 2, "value": "Rome"}', '{"position": 3, "position": 2, "value": "Rome"}', None, TWICE),
         ('{"position": 3, "value": "Ro', '{"position": 3, "value": "Ro', None, "not the JSON that was asked for"),
         ('[{"position": 3, "value": "Rome"}]', '[{"position": 3, "value": "Rome"}]', None, "not the JSON that was asked for"),
