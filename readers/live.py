@@ -75,13 +75,15 @@ class Cache:
 
 
 def batches(calls: Sequence[Prepared], reader: Reader) -> list[list[int]]:
-    """Indices of calls in batches: those of one decoding together, longest first, ties by digest."""
+    """Indices of calls in batches: those of one stage and decoding together, longest first, ties by digest.
+
+    A batch is timed as a whole, and its seconds are its stage's; without schemas two stages may well decode alike.
+    """
     of = [prepared.call for prepared in calls]
-    alike: dict[str, list[int]] = {}
+    alike: dict[tuple[str, str], list[int]] = {(call.stage, call.decoding): [] for call in of}
     for i in sorted(range(len(of)), key=lambda i: (-of[i].length, of[i].digest)):
-        alike.setdefault(of[i].decoding, []).append(i)
-    order = dict.fromkeys(call.decoding for call in of)
-    return [batch for decoding in order for batch in in_batches(alike[decoding], of, reader)]
+        alike[of[i].stage, of[i].decoding].append(i)
+    return [batch for indices in alike.values() for batch in in_batches(indices, of, reader)]
 
 
 @dataclass

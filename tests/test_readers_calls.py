@@ -137,6 +137,18 @@ def test_a_wave_goes_to_the_engine_in_batches_of_one_decoding_longest_first(
     assert [p.output_ids[0] for p in answers] == [70 + (base + len(text)) % 40 for text in ["xx", *texts]]
 
 
+def test_the_seconds_of_a_stage_are_of_its_own_calls_also_where_another_decodes_alike(
+    tiny_model: Path, tmp_path: Path, logged: Callable[..., None]
+) -> None:
+    # Both would fit one batch, which begins with the longer input; the engine takes a moment for the shorter one.
+    logged("import time; time.sleep(0.5 * any(len(ids) < 100 for ids in batch))")
+    with asking(their(tiny_model, tmp_path)) as (caller, live):
+        caller.ask([ask("x" * 200), ask("x", stage="second")])
+    assert len(log(tmp_path)) == 2
+    assert live.seconds.keys() == {"first", "second"}
+    assert live.seconds["second"] >= 0.5
+
+
 def test_a_call_that_cannot_be_made_is_a_failed_answer_recorded_and_never_sent(tiny_model: Path) -> None:
     spelt, long = ask("Close it: <|end|>"), ask("x" * 200)
     with no_engine(), asking(reader(tiny_model, input_cap=100)) as (caller, _):
