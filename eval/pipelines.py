@@ -97,7 +97,7 @@ def _agreement(stored: Stored, traces: Traces) -> Iterator[dict[str, Any]]:
     first = {method.unit: name for name, method in reversed(single) if not method.again}
     for name, method in single:
         if method.again and method.unit in first:
-            same, lists = agreement(stored.traces, stored.candidates, first[method.unit], name)
+            same, lists = agreement(stored.traces, stored.candidates, stored.transcript, first[method.unit], name)
             yield {"pipeline": name, "against": first[method.unit], "lists": lists, "same": same}
 
 

@@ -11,7 +11,7 @@ from extract.pipelines.records import Diagnosis
 from extract.pipelines.schedule import Assembled, run_pipelines
 from offline.asking import PipelineSettings
 from readers.calls import Transcript
-from readers.records import Decoding, StageCounts
+from readers.records import Decoding, Output, StageCounts
 
 WORLD = history("Ada lives in Rome.", "Bob lives in Oslo.", "Ada lives in Paris.")
 ADA, BOB, NOBODY = (question(f"Where does {who} live?", who) for who in ("Ada", "Bob", "Nobody"))
@@ -83,12 +83,24 @@ def test_foreign_candidates_make_a_question_contested_only_where_they_are_kept(m
 
 
 def test_lists_agree_where_every_candidate_does(made: Made) -> None:
-    found, _, _ = made
+    found, transcript, _ = made
     lists = by_digest(found.candidates)
-    assert agreement(found.traces, lists, "sh_conflict", "sh_conflict_rerun") == (2, 3)
-    assert agreement(found.traces, lists, "sh_conflict", "sh_conflict_llm") == (3, 3)
-    assert agreement(found.traces, lists, "sh_conflict", "direct") == (0, 0)
-    assert agreement(found.traces, lists, "sh_conflict", "absent") == (0, 0)
+    assert agreement(found.traces, lists, transcript, "sh_conflict", "sh_conflict_rerun") == (2, 3)
+    assert agreement(found.traces, lists, transcript, "sh_conflict", "sh_conflict_llm") == (3, 3)
+    assert agreement(found.traces, lists, transcript, "sh_conflict", "direct") == (0, 0)
+    assert agreement(found.traces, lists, transcript, "sh_conflict", "absent") == (0, 0)
+
+
+def test_two_lists_that_were_refused_do_not_agree() -> None:
+    def script(text: str, decoding: Decoding) -> str | Output:
+        failed = Output(ids=(), finish_reason="error", error="too busy")
+        return failed if "Question: Where does Ada live?" in text else _script(text, decoding)
+
+    names = ("sh_conflict", "sh_conflict_rerun")
+    caller, _ = scripted_caller(script)
+    found = run_pipelines(names, [WORLD], [ADA, BOB, NOBODY], pipelines_experiment(*names), caller)
+    # Bob's lists are the same, and so are those about nobody, which are empty; there are none about Ada.
+    assert agreement(found.traces, by_digest(found.candidates), caller.transcript, *names) == (2, 2)
 
 
 def test_a_shared_call_counts_for_each_pipeline_and_once_in_the_total(made: Made) -> None:

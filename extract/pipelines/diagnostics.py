@@ -34,17 +34,22 @@ def is_contested(trace: Trace, lists: Lists, settings: PipelineSettings) -> bool
     return any(len(found) > 1 for found in positions)
 
 
-def agreement(traces: Sequence[Trace], lists: Lists, one: str, other: str) -> tuple[int, int]:
-    """On how many questions two pipelines rest on the same candidates, list by list, and on how many both have a list."""
+def agreement(traces: Sequence[Trace], lists: Lists, transcript: Transcript, one: str, other: str) -> tuple[int, int]:
+    """On how many questions two pipelines rest on the same candidates, list by list, and on how many both have a list.
+
+    A call that failed gave none: two refusals are no agreement.
+    """
     named = by_pipeline(traces)
     others = {trace.question: trace for trace in named.get(other, ())}
+    failed = {prediction.request for prediction in transcript.predictions if prediction.finish_reason == "error"}
     pairs = [
-        tuple([lists[name].candidates for name in lists_of(side)] for side in (trace, others[trace.question]))
+        tuple([lists[name] for name in lists_of(side)] for side in (trace, others[trace.question]))
         for trace in named.get(one, ())
         if trace.question in others
     ]
-    both = [pair for pair in pairs if all(pair)]
-    return sum(mine == theirs for mine, theirs in both), len(both)
+    both = [pair for pair in pairs if all(pair) and failed.isdisjoint(listed.call for side in pair for listed in side)]
+    same = ([listed.candidates for listed in mine] == [listed.candidates for listed in theirs] for mine, theirs in both)
+    return sum(same), len(both)
 
 
 def calls_of(traces: Sequence[Trace]) -> set[str]:
