@@ -220,7 +220,7 @@ def _facts(side: Side, views: Sequence[str]) -> dict[str, Any]:
     counts tokens either way.
     """
     reader = side.plan.reader
-    unit = "tokens" if side.settings.transport is UNSET else "bytes"
+    unit = side.settings.unit
     items = [item for view in views for item in side.items[view].values()]
     return {
         "run": str(side.run.path),

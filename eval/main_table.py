@@ -7,7 +7,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, get_args
 
 import msgspec
-from msgspec import UNSET
 
 from eval.asked import Asked, read_asked
 from eval.compare import pin_text
@@ -73,7 +72,7 @@ def _reader(run: RunFolder, plan: ReaderPlan, seal: Seal) -> dict[str, Any]:
         "model": pin_text(plan.reader.model),
         "sealed_blind": sealed_blind(seal),
         "root": seal.root,
-        "unit": "tokens" if settings.transport is UNSET else "bytes",
+        "unit": settings.unit,
         "requests": seal.counts.generated,
         "calls": seal.counts.pipelines.calls if seal.counts.pipelines else 0,
         "sampled": list(seal.sampled or ()),

@@ -48,11 +48,13 @@ def _did(console: Console, found: dict[str, Any]) -> None:
 
 
 def _cost(console: Console, found: dict[str, Any]) -> None:
-    table = new_table("distinct calls that answers rest on; shared ones count for each", ("pipeline",), tuple(_COSTS.values()))
+    unit = found["unit"]
+    title = f"distinct calls that answers rest on, and {unit}; shared ones count for each"
+    table = new_table(title, ("pipeline",), tuple(_COSTS.values()))
     for name, row in found["pipelines"].items():
         table.add_row(name, *(str(sum(cost[key] for cost in row["costs"].values())) for key in _COSTS))
     console.print(table)
-    stages = new_table("calls by stage, each once", ("stage",), (*_COSTS.values(), "seconds"))
+    stages = new_table(f"calls and {unit} by stage, each once", ("stage",), (*_COSTS.values(), "seconds"))
     for stage, row in found["stages"].items():
         stages.add_row(stage, *(str(row[key]) for key in _COSTS), row["seconds"] or "-")
     console.print(stages)

@@ -60,6 +60,7 @@ def _reader(run: RunFolder, plan: ReaderPlan, settings: PipelineSettings, seal: 
         "root": seal.root,
         "sealed_blind": sealed_blind(seal),
         "sampled": list(seal.sampled or ()),
+        "unit": stored.transcript.settings.unit,
         "pipelines": {
             found.pipeline: msgspec.to_builtins(found)
             for found in diagnose(stored.traces, stored.candidates, stored.transcript, settings)

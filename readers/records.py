@@ -52,6 +52,11 @@ class Settings(Record, frozen=True):
     format: Literal[1] = 1
     transport: Literal["messages"] | UnsetType = UNSET
 
+    @property
+    def unit(self) -> Literal["tokens", "bytes"]:
+        """What the sizes of inputs and outputs count."""
+        return "tokens" if self.transport is UNSET else "bytes"
+
 
 class Request(Record, frozen=True):
     """One distinct request: `length` token ids at `offset` of inputs.u32.

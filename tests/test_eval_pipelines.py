@@ -415,7 +415,7 @@ def test_diagnostics_by_hand_open_no_label(copied_served_run: Path) -> None:
     ledger = (copied_served_run / "labels/ledger.jsonl").read_bytes()
     found = printed("pipelines", str(copied_served_run))["readers"]["tiny"]
     assert (copied_served_run / "labels/ledger.jsonl").read_bytes() == ledger
-    assert found["sampled"] == ["direct_sampled"]
+    assert (found["sampled"], found["unit"]) == (["direct_sampled"], "tokens")
     single, car = found["pipelines"]["sh_conflict"], found["pipelines"]["car"]
     names = ("questions", "abstained", "lists", "empty", "candidates", "contested")
     assert [single[name] for name in names] == [5, 2, 5, 2, 5, 2]

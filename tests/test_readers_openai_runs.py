@@ -77,6 +77,21 @@ def test_a_served_model_is_read_sealed_scored_and_replayed(double: Double, tmp_p
     assert "every link replays" in coldread("replay", str(run)).stderr
 
 
+def test_what_a_served_models_pipelines_cost_is_named_bytes(
+    double: Double, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLDREAD_CALLS", str(tmp_path / "cache"))
+    run, _ = start(tmp_path, [{**served_reader()[0], "views": [], "pipelines": ["direct"]}])
+    found = json.loads(coldread("pipelines", str(run), "--json").stdout)["readers"]["tiny"]
+    assert found["unit"] == "bytes"
+    cost = found["stages"]["direct"]
+    # One answer a call, its letter with two dots two bytes long.
+    assert cost["output_tokens"] == cost["calls"] * len(ANSWER.encode()) == cost["calls"] * (len(ANSWER) + 1)
+    shown = coldread("pipelines", str(run)).stdout
+    assert "calls and bytes by stage" in shown
+    assert "tokens" not in shown
+
+
 def test_a_served_models_determinism_is_probed_and_replayed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     # The server counts what it is asked, so no two answers are the same.
     with serve(lambda asked, before: said(f"answer {before}")) as double:
