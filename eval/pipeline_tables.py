@@ -67,14 +67,19 @@ def _right(found: dict[str, Any]) -> str:
 
 
 def _isolation(console: Console, found: dict[str, Any], metric: str) -> None:
-    headings = ("asked", "code", "model", "same position")
+    headings = ("\nasked", "\ncode", "\nmodel", "same\nposition")
     for (code, model), rows in groupby(found["isolation"], lambda row: (row["code"], row["model"])):
         title = f"the same candidates, chosen by code ({code}) and by the model ({model}): {metric}, Wilson 95 %"
-        table = new_table(title, ("questions", "hops"), headings)
+        table = new_table(title, ("\nquestions", "\nhops"), headings)
+        none = listed = 0
         for row in rows:
+            if row["population"] == "all":
+                none, listed = row["took_none"], row["listed"]
             right = (_right(row["right_code"]), _right(row["right_model"]))
             table.add_row(escape(row["population"]), row["hop_class"], str(row["questions"]), *right, str(row["same_position"]))
         console.print(table)
+        if none:
+            _line(console, f"{model}: on {none} of {listed} questions with candidates it chose none of them")
 
 
 def _complementarity(console: Console, found: dict[str, Any], metric: str) -> None:

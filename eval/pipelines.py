@@ -14,6 +14,7 @@ from eval.score import sealed_blind
 from eval.scored import Scored, Scores, by_hops, read_scored
 from eval.statistics import count_pairs
 from extract.pipelines.arms import Direct, Structured, parse
+from extract.pipelines.candidates import usable
 from extract.pipelines.diagnostics import agreement, by_pipeline, diagnose, is_contested
 from extract.pipelines.records import Trace
 from extract.pipelines.sh_conflict import LLM
@@ -103,9 +104,14 @@ def _agreement(stored: Stored, traces: Traces) -> Iterator[dict[str, Any]]:
 
 
 def _isolation(stored: Stored, settings: PipelineSettings, of: Traces, scores: dict[str, Scores]) -> Iterator[dict[str, Any]]:
-    """Code against the model as executor of one policy over the very same candidate lists."""
+    """Code against the model as executor of one policy over the very same candidate lists.
+
+    Arms with a fallback are not among them: where the model fails to choose, its direct answer would count as its choice.
+    listed: questions with a candidate to choose; positions: of their candidates, together; took_none: questions of `listed`
+    where the model took none of them, as its answer was cut off, refused, not as asked for, or names another position.
+    """
     arms = dict(_structured(of))
-    by_model = [name for name, arm in arms.items() if arm.method.policy == LLM and not arm.chain]
+    by_model = [name for name, arm in arms.items() if arm.method.policy == LLM and not (arm.chain or arm.fallback)]
     for name, code in ((name, code) for name in by_model for code in arms if _executes(arms[code], arms[name])):
         traces, others = of[name], of[code]
         shared = frozenset(q for q, trace in traces.items() if trace.candidates == others[q].candidates)
@@ -114,6 +120,8 @@ def _isolation(stored: Stored, settings: PipelineSettings, of: Traces, scores: d
             for hop_class, questions in by_hops(scores[name], members, population) if members else ():
                 right = [(scores[code][q].metrics[METRIC], scores[name][q].metrics[METRIC]) for q in questions]
                 chosen = [(others[q].chosen, traces[q].chosen) for q in questions]
+                given = {q: _positions(traces[q], stored, settings) for q in questions}
+                listed = [q for q in questions if given[q]]
                 yield {
                     "code": code,
                     "model": name,
@@ -122,8 +130,16 @@ def _isolation(stored: Stored, settings: PipelineSettings, of: Traces, scores: d
                     "questions": len(questions),
                     "right_code": accuracy(sum(one for one, _ in right), len(right)),
                     "right_model": accuracy(sum(other for _, other in right), len(right)),
+                    "listed": len(listed),
+                    "positions": sum(len(positions) for positions in given.values()),
                     "same_position": sum(one is not None and one == other for one, other in chosen),
+                    "took_none": sum(traces[q].chosen is None for q in listed),
                 }
+
+
+def _positions(trace: Trace, stored: Stored, settings: PipelineSettings) -> set[int]:
+    """The positions that its list gave to choose from."""
+    return {candidate.position for candidate in usable(stored.candidates[trace.candidates or ""], settings)}
 
 
 def _by_length(scores: Scores, questions: frozenset[str]) -> list[tuple[str, frozenset[str]]]:

@@ -448,6 +448,36 @@ def test_the_isolation_table_sets_code_and_model_over_the_same_candidates(served
     assert (short["questions"], short["right_code"]["correct"], short["right_model"]["correct"]) == (2, 1, 0)
 
 
+def test_how_much_there_was_to_choose_from_stands_beside_the_choices(served_run: Path) -> None:
+    rows = printed("pipelines", str(served_run))["readers"]["tiny"]["isolation"]
+    cells = {(row["population"], row["hop_class"]): (row["listed"], row["positions"], row["took_none"]) for row in rows}
+    # Two homes of Ada, two of Carl, one of Bob.
+    assert cells["all", "all"] == (3, 5, 0)
+    assert cells["contested", "sh"] == (2, 4, 0)
+    assert cells["length:3", "sh"] == (1, 2, 0)
+    assert "chose none" not in coldread("pipelines", str(served_run)).stdout
+
+
+def test_a_model_that_chooses_nothing_is_wrong_and_its_fallback_is_not_taken_for_its_choice(
+    tiny_model: Path, tmp_path: Path, plugin: Callable[..., Path]
+) -> None:
+    body, says = engine()
+    assert '"value": value}' in says
+    plugin(body, says.replace('"value": value}', '"value": " "}'))
+    arms = ["direct", "sh_conflict", "sh_conflict_llm", "sh_conflict_fallback", "sh_conflict_llm_fallback"]
+    run = make_served_run(tmp_path, tiny_model, readers=serving_reader(tiny_model, pipelines=arms))
+    rows = printed("pipelines", str(run))["readers"]["tiny"]["isolation"]
+    # Bob's one home is the direct answer too, so the arm with a fallback is right there, having chosen nothing.
+    scores = {(score["view"], score["question"]): score for score in lines(run / "scores/tiny/scores.jsonl")}
+    assert scores["sh_conflict_llm_fallback", "ada/2"]["metrics"]["subem"]
+    assert {(row["code"], row["model"]) for row in rows} == {("sh_conflict", "sh_conflict_llm")}
+    (whole,) = [row for row in rows if (row["population"], row["hop_class"]) == ("all", "all")]
+    assert (whole["questions"], whole["right_code"]["correct"], whole["right_model"]["correct"]) == (5, 3, 0)
+    assert (whole["listed"], whole["same_position"], whole["took_none"]) == (3, 0, 3)
+    shown = coldread("pipelines", str(run)).stdout
+    assert "sh_conflict_llm: on 3 of 3 questions with candidates it chose none of them" in shown
+
+
 def test_complementarity_with_the_direct_answer(served_run: Path) -> None:
     rows = printed("pipelines", str(served_run))["readers"]["tiny"]["complementarity"]
     (car,) = [row for row in rows if (row["pipeline"], row["hop_class"]) == ("car", "all")]
