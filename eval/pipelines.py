@@ -116,7 +116,8 @@ def _isolation(stored: Stored, settings: PipelineSettings, of: Traces, scores: d
         traces, others = of[name], of[code]
         shared = frozenset(q for q, trace in traces.items() if trace.candidates == others[q].candidates)
         contested = frozenset(q for q in shared if is_contested(traces[q], stored.candidates, settings))
-        for population, members in (("all", shared), ("contested", contested), *_by_length(scores[name], shared)):
+        lengths = (*_by_length(scores[name], shared, LENGTH), *_by_length(scores[name], contested, "contested:"))
+        for population, members in (("all", shared), ("contested", contested), *lengths):
             for hop_class, questions in by_hops(scores[name], members, population) if members else ():
                 right = [(scores[code][q].metrics[METRIC], scores[name][q].metrics[METRIC]) for q in questions]
                 chosen = [(others[q].chosen, traces[q].chosen) for q in questions]
@@ -142,10 +143,10 @@ def _positions(trace: Trace, stored: Stored, settings: PipelineSettings) -> set[
     return {candidate.position for candidate in usable(stored.candidates[trace.candidates or ""], settings)}
 
 
-def _by_length(scores: Scores, questions: frozenset[str]) -> list[tuple[str, frozenset[str]]]:
+def _by_length(scores: Scores, questions: frozenset[str], prefix: str) -> list[tuple[str, frozenset[str]]]:
     """Questions by history length, where there are several: the length of a stream of versions is how many there are."""
     lengths = dict.fromkeys(scores[question].length for question in scores)
-    found = [(f"{LENGTH}{length}", frozenset(q for q in questions if scores[q].length == length)) for length in lengths]
+    found = [(f"{prefix}{length}", frozenset(q for q in questions if scores[q].length == length)) for length in lengths]
     return found if len(found) > 1 else []
 
 

@@ -446,6 +446,9 @@ def test_the_isolation_table_sets_code_and_model_over_the_same_candidates(served
     # Carl's history is three statements long: he moved, and nobody is nobody.
     short = cells["sh_conflict", "length:3", "sh"]
     assert (short["questions"], short["right_code"]["correct"], short["right_model"]["correct"]) == (2, 1, 0)
+    for length in (5, 3):
+        moved = cells["sh_conflict", f"contested:{length}", "sh"]
+        assert (moved["questions"], moved["right_code"]["correct"], moved["right_model"]["correct"]) == (1, 1, 0)
 
 
 def test_how_much_there_was_to_choose_from_stands_beside_the_choices(served_run: Path) -> None:
