@@ -117,7 +117,7 @@ def _notes(result: dict[str, Any]) -> tuple[str, ...]:
     ours = (
         f"{result['experiment']}: {result['metric']}, percent (Wilson 95 %). input, output: means over questions. requests: "
         "distinct ones that the model was given. truncated: packets cut to the evidence budget. cut: questions whose evidence "
-        "was cut to the reader's input cap. failed: questions without an answer, counted as wrong."
+        "was cut to the reader's input cap. failed: questions that a fault left without an answer, counted as wrong."
     )
     pipelines = (
         "A pipeline asks several times: its input and output are those of all calls that an answer rests on, shared ones "

@@ -91,7 +91,8 @@ def _groups(asked: Sequence[Asked], by_length: bool) -> Iterator[tuple[str | Non
 
 
 def summarise(asked: Sequence[Asked], packets: Mapping[str, Packet], metric: str, unit: str) -> dict[str, Any]:
-    """Accuracy by hop class and costs. requests: distinct ones given to the model; failed: questions without an answer.
+    """Accuracy by hop class and costs. requests: distinct ones given to the model; failed: questions that a fault left
+    without an answer.
 
     packets: by question; a pipeline has none.
     """

@@ -15,7 +15,7 @@ from eval.scored import Scored, Scores, by_hops, read_scored
 from eval.statistics import count_pairs
 from extract.pipelines.arms import Direct, Structured, parse
 from extract.pipelines.candidates import usable
-from extract.pipelines.diagnostics import agreement, by_pipeline, diagnose, is_contested
+from extract.pipelines.diagnostics import agreement, by_pipeline, diagnose
 from extract.pipelines.records import Trace
 from extract.pipelines.sh_conflict import LLM
 from extract.pipelines.steps import read_spent
@@ -115,13 +115,13 @@ def _isolation(stored: Stored, settings: PipelineSettings, of: Traces, scores: d
     for name, code in ((name, code) for name in by_model for code in arms if _executes(arms[code], arms[name])):
         traces, others = of[name], of[code]
         shared = frozenset(q for q, trace in traces.items() if trace.candidates == others[q].candidates)
-        contested = frozenset(q for q in shared if is_contested(traces[q], stored.candidates, settings))
+        given = {q: _positions(traces[q], stored, settings) for q in shared}
+        contested = frozenset(q for q in shared if len(given[q]) > 1)
         lengths = (*_by_length(scores[name], shared, LENGTH), *_by_length(scores[name], contested, "contested:"))
         for population, members in (("all", shared), ("contested", contested), *lengths):
             for hop_class, questions in by_hops(scores[name], members, population) if members else ():
                 right = [(scores[code][q].metrics[METRIC], scores[name][q].metrics[METRIC]) for q in questions]
                 chosen = [(others[q].chosen, traces[q].chosen) for q in questions]
-                given = {q: _positions(traces[q], stored, settings) for q in questions}
                 listed = [q for q in questions if given[q]]
                 yield {
                     "code": code,
@@ -132,14 +132,14 @@ def _isolation(stored: Stored, settings: PipelineSettings, of: Traces, scores: d
                     "right_code": accuracy(sum(one for one, _ in right), len(right)),
                     "right_model": accuracy(sum(other for _, other in right), len(right)),
                     "listed": len(listed),
-                    "positions": sum(len(positions) for positions in given.values()),
+                    "positions": sum(len(given[q]) for q in questions),
                     "same_position": sum(one is not None and one == other for one, other in chosen),
                     "took_none": sum(traces[q].chosen is None for q in listed),
                 }
 
 
 def _positions(trace: Trace, stored: Stored, settings: PipelineSettings) -> set[int]:
-    """The positions that its list gave to choose from."""
+    """The positions that its one list gave to choose from."""
     return {candidate.position for candidate in usable(stored.candidates[trace.candidates or ""], settings)}
 
 
