@@ -72,7 +72,7 @@ def _reader(run: RunFolder, plan: ReaderPlan, settings: PipelineSettings, seal: 
     if scored is not None:
         scores = {name: scored.scores[plan.reader.name, name] for name in traces}
         found["isolation"] = list(_isolation(stored, settings, traces, scores))
-        found["complementarity"] = list(_complementarity(scores))
+        found["complementarity"] = list(_complementarity(traces, scores))
     return found
 
 
@@ -155,8 +155,12 @@ def _executes(code: Structured, model: Structured) -> bool:
     return code == replace(model, method=replace(model.method, policy="newest"))
 
 
-def _complementarity(scores: dict[str, Scores]) -> Iterator[dict[str, Any]]:
-    """Every structured pipeline against the direct answer from the same kind of records."""
+def _complementarity(of: Traces, scores: dict[str, Scores]) -> Iterator[dict[str, Any]]:
+    """Every structured pipeline against the direct answer from the same kind of records.
+
+    same_evidence: questions on which both were shown the same ones. Hops retrieve others, and under an input cap the longer
+    prompt of a list has room for fewer.
+    """
     directs = {arm.unit: name for name in scores if isinstance(arm := parse(name), Direct) and not arm.sampled}
     for name, arm in _structured(scores):
         direct, ours = directs.get(arm.method.unit), scores[name]
@@ -173,6 +177,7 @@ def _complementarity(scores: dict[str, Scores]) -> Iterator[dict[str, Any]]:
                 "only_pipeline": pairs.only_a,
                 "only_direct": pairs.only_b,
                 "neither": pairs.neither,
+                "same_evidence": sum(of[name][q].evidence == of[direct][q].evidence for q in questions),
                 "direct_where_right": accuracy(pairs.both, pairs.correct_a),
                 "direct_where_wrong": accuracy(pairs.only_b, pairs.questions - pairs.correct_a),
             }

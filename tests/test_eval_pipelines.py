@@ -489,6 +489,24 @@ def test_complementarity_with_the_direct_answer(served_run: Path) -> None:
     assert {row["pipeline"] for row in rows} == {name for name in PIPELINES if not name.startswith("direct")}
 
 
+def test_complementarity_says_on_how_many_questions_both_were_shown_the_same_records(
+    served_run: Path, tiny_model: Path, tmp_path: Path, plugin: Callable[..., Path]
+) -> None:
+    def same(run: Path) -> int:
+        rows = printed("pipelines", str(run))["readers"]["tiny"]["complementarity"]
+        return next(row["same_evidence"] for row in rows if (row["pipeline"], row["hop_class"]) == ("sh_conflict", "all"))
+
+    assert same(served_run) == 5
+    plugin(*engine())
+    # A byte is a token: a direct question about five records takes some 510, a list some 1,050, so the latter loses records.
+    (use,) = serving_reader(tiny_model, pipelines=["direct", "sh_conflict"])
+    narrow = {**use, "use": {**use["use"], "input_cap": 1_030}}  # type: ignore[dict-item]
+    run = make_served_run(tmp_path, tiny_model, readers=[narrow])
+    dropped = [trace["dropped"] for trace in lines(run / SERVED / "traces.jsonl")]
+    assert [count > 0 for count in dropped] == [False] * 5 + [True] * 3 + [False] * 2
+    assert same(run) == 2
+
+
 def test_an_unscored_run_is_diagnosed_without_labels(copied_served_run: Path) -> None:
     shutil.rmtree(copied_served_run / "scores")
     found = printed("pipelines", str(copied_served_run))
