@@ -34,6 +34,8 @@ SCHEMA = encode(
 _INTEGER = re.compile(r"-?[0-9]{1,18}")
 _SURROGATE = re.compile(r"[\ud800-\udfff]")
 _ELLIPSIS = re.compile(r"…|\.{3,}")
+# A place that does not lie inside a number.
+_NOT_IN_NUMBER = r"(?:(?<!\d)|(?!\d))"
 
 NOT_SHOWN, NOT_IN_RECORD = "the position was not shown", "the value does not stand in the record"
 NOT_QUOTED = "the text is not what the record says"
@@ -106,11 +108,15 @@ def _candidate(item: Any, records: Mapping[int, Statement]) -> Candidate | None:
 def stands_in(entity: str, record: Statement) -> bool:
     """Whether a value occurs in a record, its time included, both normalised as entity keys (spec §3, not the scorer's way).
 
-    A value without a letter or digit must occur as it is written; an empty one never does.
+    It may be part of a word, as names are inflected, but not of a number: 2 is not in 12. A value without a letter or digit
+    must occur as it is written; an empty one never does.
     """
     texts = _spelled(record.text if record.time is None else f"{record.time} {record.text}")
     key, written = entity_key(entity), entity.strip()
-    return bool(written) and any(key in entity_key(text) if key else written in text for text in texts)
+    if not key:
+        return bool(written) and any(written in text for text in texts)
+    place = re.compile(f"{_NOT_IN_NUMBER}{re.escape(key)}{_NOT_IN_NUMBER}")
+    return any(place.search(entity_key(text)) for text in texts)
 
 
 def quotes(text: str, record: Statement) -> bool:
