@@ -16,7 +16,7 @@ from offline.asking import CallPrompt
 from offline.canonical import Record, digest_of, read_lines, read_record, write_lines, write_record
 from offline.errors import AlteredError, InputLinkError, OutputLinkError
 from offline.records import Message
-from readers.ids import read_ids, write_ids
+from readers.ids import packed, read_ids, write_ids
 from readers.records import Call, Decoding, Output, Prediction, Settings, StageCounts, predicted
 from readers.served import Tokenizer
 from readers.tokens import fill
@@ -55,7 +55,7 @@ class Transcript:
 
     settings: Settings
     calls: list[Call] = field(default_factory=list)
-    ids: list[tuple[int, ...]] = field(default_factory=list)
+    ids: list[Sequence[int]] = field(default_factory=list)
     decodings: dict[str, Decoding] = field(default_factory=dict)
     predictions: list[Prediction] = field(default_factory=list)
 
@@ -150,7 +150,7 @@ class Caller:
         offset = kept.calls[-1].offset + kept.calls[-1].length if kept.calls else 0
         prediction = predicted(call.digest, output, self._tokenizer.decode(output.ids))
         kept.calls.append(replace(call, offset=offset))
-        kept.ids.append(prepared.ids)
+        kept.ids.append(packed(prepared.ids))
         kept.decodings.setdefault(call.decoding, prepared.decoding)
         kept.predictions.append(prediction)
         self._answers[call.digest] = prediction

@@ -11,7 +11,7 @@ from offline.errors import ConfigurationError, InputLinkError
 from offline.experiment import Prompt
 from offline.models import Reader
 from offline.records import Evidence, Packet, Question
-from readers.ids import read_ids, write_ids
+from readers.ids import packed, read_ids, write_ids
 from readers.pins import identify, tokenizer_files
 from readers.records import Call, Model, Request, Scheduled, Settings
 from readers.served import Tokenizer
@@ -31,7 +31,7 @@ class Requests:
     settings: Settings
     requests: tuple[Request, ...]
     schedule: tuple[Scheduled, ...]
-    ids: tuple[tuple[int, ...], ...]
+    ids: tuple[Sequence[int], ...]
 
 
 def make_settings(reader: Reader, model: Model, tokenizer: Tokenizer) -> Settings:
@@ -108,7 +108,7 @@ def make_requests(
     """Freeze a reader's requests for these views' packets, in view and question order."""
     by_input: dict[tuple[str, str], tuple[str, int]] = {}
     requests: dict[str, Request] = {}
-    ids_of: list[tuple[int, ...]] = []
+    ids_of: list[Sequence[int]] = []
     first: dict[str, str] = {}
     schedule: list[Scheduled] = []
     offset = 0
@@ -123,7 +123,7 @@ def make_requests(
                     requests[name] = Request(
                         digest=name, offset=offset, length=len(ids), too_long=len(ids) > settings.input_cap
                     )
-                    ids_of.append(tuple(ids))
+                    ids_of.append(packed(ids))
                     offset += len(ids)
             name, cut = by_input[key]
             shared = first.get(name)

@@ -115,7 +115,8 @@ class MessageBytes:
 
 def decode_messages(ids: Sequence[int]) -> tuple[Message, ...]:
     """The chat messages that `MessageBytes.encode` froze."""
-    return msgspec.json.decode(bytes(ids), type=tuple[Message, ...])
+    # Of an array, `bytes(ids)` would be its memory.
+    return msgspec.json.decode(bytes(iter(ids)), type=tuple[Message, ...])
 
 
 def encode_text(text: str) -> tuple[int, ...]:

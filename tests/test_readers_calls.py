@@ -111,7 +111,7 @@ def test_every_distinct_call_is_made_once_and_answered_as_a_naive_loop_answers(t
     for prediction, ids in zip([first[0], first[1], first[3]], inputs, strict=True):
         assert list(prediction.output_ids) == naive_greedy(tiny_model, ids, 6, {1})
         assert prediction.text == tokenizer.decode(prediction.output_ids)
-    assert transcript.ids == [tuple(ids) for ids in [*inputs, inputs[0]]]
+    assert list(map(tuple, transcript.ids)) == [tuple(ids) for ids in [*inputs, inputs[0]]]
     assert [call.stage for call in transcript.calls] == ["first"] * 3 + ["second"]
     assert transcript.decodings == {digest_of(d): d for d in (GREEDY, Decoding(output_cap=3))}
     counts = transcript.counts()
@@ -160,7 +160,7 @@ def test_a_call_that_cannot_be_made_is_a_failed_answer_recorded_and_never_sent(t
     assert answers[1].error == f"the input has {count} tokens, of 100 that there is room for"
     assert answers[2] == answers[0]
     assert [(call.refused, call.length) for call in transcript.calls] == [(p.error, 0) for p in answers[:2]]
-    assert transcript.ids == [(), ()]
+    assert list(map(len, transcript.ids)) == [0, 0]
     assert (transcript.counts()["first"].calls, transcript.counts()["first"].failed) == (2, 2)
 
 

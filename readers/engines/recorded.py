@@ -55,14 +55,15 @@ class RecordedEngine:
         self._environment["seal"] = verify_reads(run, name).root
         requests = read_requests(run.step_folder(f"reads/{name}/requests"))
         predictions = {p.request: p for p in read_predictions(run, name)}
-        return {ids: _output(predictions[request.digest]) for request, ids in zip(requests.requests, requests.ids, strict=True)}
+        kept = zip(requests.requests, requests.ids, strict=True)
+        return {tuple(ids): _output(predictions[request.digest]) for request, ids in kept}
 
     def _of_calls(self, folder: Path) -> dict[tuple[tuple[int, ...], str], Output]:
         kept = read_transcript(folder)
         # Each answer names its call by a digest of ids and decoding.
         self._environment["calls"] = file_digest(folder / ANSWERS)
         return {
-            (ids, call.decoding): _output(prediction)
+            (tuple(ids), call.decoding): _output(prediction)
             for call, ids, prediction in zip(kept.calls, kept.ids, kept.predictions, strict=True)
             if call.refused is None
         }
