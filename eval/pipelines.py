@@ -14,7 +14,7 @@ from eval.score import sealed_blind
 from eval.scored import Scored, Scores, by_hops, read_scored
 from eval.statistics import count_pairs
 from extract.pipelines.arms import Direct, Structured, parse
-from extract.pipelines.candidates import usable
+from extract.pipelines.candidates import usable_positions
 from extract.pipelines.diagnostics import agreement, by_pipeline, diagnose
 from extract.pipelines.records import Trace
 from extract.pipelines.sh_conflict import LLM
@@ -115,7 +115,7 @@ def _isolation(stored: Stored, settings: PipelineSettings, of: Traces, scores: d
     for name, code in ((name, code) for name in by_model for code in arms if _executes(arms[code], arms[name])):
         traces, others = of[name], of[code]
         shared = frozenset(q for q, trace in traces.items() if trace.candidates == others[q].candidates)
-        given = {q: _positions(traces[q], stored, settings) for q in shared}
+        given = {q: usable_positions(stored.candidates[traces[q].candidates or ""], settings) for q in shared}
         contested = frozenset(q for q in shared if len(given[q]) > 1)
         lengths = (*_by_length(scores[name], shared, LENGTH), *_by_length(scores[name], contested, "contested:"))
         for population, members in (("all", shared), ("contested", contested), *lengths):
@@ -136,11 +136,6 @@ def _isolation(stored: Stored, settings: PipelineSettings, of: Traces, scores: d
                     "same_position": sum(one is not None and one == other for one, other in chosen),
                     "took_none": sum(traces[q].chosen is None for q in listed),
                 }
-
-
-def _positions(trace: Trace, stored: Stored, settings: PipelineSettings) -> set[int]:
-    """The positions that its one list gave to choose from."""
-    return {candidate.position for candidate in usable(stored.candidates[trace.candidates or ""], settings)}
 
 
 def _by_length(scores: Scores, questions: frozenset[str], prefix: str) -> list[tuple[str, frozenset[str]]]:

@@ -129,9 +129,9 @@ def quotes(text: str, record: Statement) -> bool:
     return any(_in_order(parts, entity_key(f"{head} {said}")) for head in heads for said in _spelled(record.text))
 
 
-def _spelled(text: str) -> tuple[str, str]:
+def _spelled(text: str) -> set[str]:
     """A record's text as its source wrote it, and as a model was shown it: it may write a line break either way."""
-    return text, one_line(text)
+    return {text, one_line(text)}
 
 
 def _in_order(parts: Sequence[str], whole: str) -> bool:
@@ -148,3 +148,8 @@ def _in_order(parts: Sequence[str], whole: str) -> bool:
 def usable(listed: CandidateList, settings: PipelineSettings) -> list[Candidate]:
     """The candidates that a policy sees."""
     return [candidate for candidate in listed.candidates if candidate.foreign is None or settings.foreign == "keep"]
+
+
+def usable_positions(listed: CandidateList, settings: PipelineSettings) -> set[int]:
+    """The positions that a list gives a policy to choose from."""
+    return {candidate.position for candidate in usable(listed, settings)}

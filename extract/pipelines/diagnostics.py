@@ -6,7 +6,7 @@ Everything here is a pure function of what a run stores.
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
-from extract.pipelines.candidates import usable
+from extract.pipelines.candidates import usable, usable_positions
 from extract.pipelines.records import CandidateList, Diagnosis, Trace, lists_of
 from offline.asking import PipelineSettings
 from offline.canonical import digest_of
@@ -30,8 +30,7 @@ def by_pipeline(traces: Sequence[Trace]) -> dict[str, list[Trace]]:
 
 def is_contested(trace: Trace, lists: Lists, settings: PipelineSettings) -> bool:
     """Whether some list that a trace rests on gave a policy two or more positions to choose from."""
-    positions = ({candidate.position for candidate in usable(lists[name], settings)} for name in lists_of(trace))
-    return any(len(found) > 1 for found in positions)
+    return any(len(usable_positions(lists[name], settings)) > 1 for name in lists_of(trace))
 
 
 def agreement(traces: Sequence[Trace], lists: Lists, transcript: Transcript, one: str, other: str) -> tuple[int, int]:

@@ -256,9 +256,7 @@ def _set_variables(options: VllmOptions) -> None:
     os.environ.setdefault("VLLM_LOGGING_LEVEL", "WARNING")
     # An offline tool sends nothing.
     os.environ["VLLM_NO_USAGE_STATS"] = "1"
-    from vllm.platforms import current_platform
-
-    if current_platform.device_type == "cpu":
+    if _on_cpu():
         os.environ["VLLM_CPU_KVCACHE_SPACE"] = str(options.cpu_kv_cache_gib)
 
 
