@@ -258,6 +258,7 @@ FAKE_PLATFORM = """
 class current_platform:
     device_type = "cpu"
     is_cuda = staticmethod(lambda: False)
+    is_cpu = staticmethod(lambda: True)
 """
 
 
