@@ -1,7 +1,5 @@
 """Verification of a whole run: every file is what was written, and every step was made from the one before it."""
 
-from pathlib import Path
-
 from eval.labels import LEDGER, commitment, read_ledger
 from offline.errors import AlteredError, SealLinkError, StateError
 from offline.experiment import ResolvedExperiment
@@ -9,7 +7,6 @@ from offline.run_folder import MANIFEST, RunFolder, verify_folder
 from offline.steps import MODEL_STEPS, foreign_input, steps_before
 from readers.records import Seal
 from readers.seal import SEAL, verify_reads, verify_upstream
-from readers.tokens import tokenizer_at
 
 
 def _verify_links(run: RunFolder, experiment: ResolvedExperiment) -> None:
@@ -19,10 +16,8 @@ def _verify_links(run: RunFolder, experiment: ResolvedExperiment) -> None:
             raise AlteredError(f"{run.step_folder(step) / MANIFEST}: not made from this run's {name}")
 
 
-def verify_run(run: RunFolder, tokenizers: Path | None = None) -> dict[str, Seal]:
+def verify_run(run: RunFolder) -> dict[str, Seal]:
     """Check every byte of a run; the seals by reader.
-
-    tokenizers: a folder to take tokenizer files from, for a run published without them.
 
     AlteredError names the first file that differs, SealLinkError the first one that a seal does not cover, StateError a
     step or seal that is missing.
@@ -44,7 +39,7 @@ def verify_run(run: RunFolder, tokenizers: Path | None = None) -> dict[str, Seal
         if path.name not in planned:
             raise AlteredError(f"{path}: no reader of this run's experiment; remove it")
     for name, plan in planned.items():
-        seal = verify_reads(run, name, tokenizer_at(name, tokenizers))
+        seal = verify_reads(run, name)
         verify_upstream(run, seal)
         if bool(seal.pipelines) != bool(plan.pipelines):
             raise SealLinkError(f"{reads / name / SEAL}: it does not cover the pipelines that the experiment names, or others")

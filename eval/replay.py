@@ -70,22 +70,27 @@ def check_packets(run: RunFolder, experiment: ResolvedExperiment, measure: Measu
 
 
 def replay(run: RunFolder, report: Report, *, tokens: bool = True, tokenizers: Path | None = None) -> None:
-    """Replay a run; a ReplayError, AlteredError or StateError says what is wrong. `tokens=False` needs no tokenizer."""
-    seals = verify_run(run, tokenizers)
+    """Replay a run; a ReplayError, AlteredError or StateError says what is wrong. `tokens=False` needs no tokenizer.
+
+    tokenizers: a folder to take tokenizer files from, for a run published without them.
+    """
+    experiment = run.experiment()
+    if tokenizers is not None:
+        run = RunFolder(run.path, _supplied(experiment, tokenizers))
+    seals = verify_run(run)
     files = sum(len(read_manifest(path.parent).files) for path in run.path.rglob("manifest.json"))
     report("files", f"{files} files, {len(seals)} seals")
-    experiment = run.experiment()
     _replay_extraction(run, experiment, report, tokens=tokens)
     _replay_models(run, experiment, report)
     needs_tokens = experiment.settings.length_unit == "tokens"
     if needs_tokens and not tokens:
         report("packets", "skipped: random_disjoint matches tokens, and --no-tokens was given")
     else:
-        measure, _ = make_measure(run, experiment, tokenizers)
+        measure, _ = make_measure(run, experiment)
         report("packets", f"{check_packets(run, experiment, measure)} packets")
     for plan in experiment.readers:
         if tokens:
-            at = tokenizer_at(plan.reader.name, tokenizers) or reads_folder(run, plan.reader.name) / "tokenizer"
+            at = run.files_of(f"reads/{plan.reader.name}/tokenizer")
             _replay_tokens(run, experiment, plan, at, report)
             _replay_pipelines(run, experiment, plan, at, report)
         else:
@@ -98,6 +103,14 @@ def replay(run: RunFolder, report: Report, *, tokens: bool = True, tokenizers: P
         report("scores", "none stored; run `coldread score` to make them")
     if (run.path / REPORT).exists():
         report("report", f"{REPORT}: not checked, no seal covers it; `coldread report` makes it again")
+
+
+def _supplied(experiment: ResolvedExperiment, tokenizers: Path) -> dict[str, Path]:
+    """Where the tokenizers of an experiment's models lie, by the folders of a run that hold them."""
+    names = {f"reads/{plan.reader.name}/tokenizer": plan.reader.name for plan in experiment.readers}
+    if isinstance(experiment.extractor, Extractor):
+        names[f"extraction/{TOKENIZER}"] = experiment.extractor.reader.name
+    return {folder: tokenizer_at(name, tokenizers) for folder, name in names.items()}
 
 
 def _replay_extraction(run: RunFolder, experiment: ResolvedExperiment, report: Report, *, tokens: bool) -> None:
@@ -129,7 +142,7 @@ def _extract_again(run: RunFolder, experiment: ResolvedExperiment) -> tuple[Extr
     if not isinstance(extractor, Extractor):
         raise ExtractionLinkError(f"{folder}: the experiment names no extractor")
     recorded = Recorded(folder / CALLS)
-    tokenizer = ChatTokenizer.of(extractor.reader, folder / TOKENIZER)
+    tokenizer = ChatTokenizer.of(extractor.reader, run.files_of(f"extraction/{TOKENIZER}"))
     check_settings(folder / CALLS / SETTINGS, extractor.reader, recorded.transcript.settings, tokenizer)
     if read_manifest(folder).inputs.get("model") != recorded.transcript.settings.model.fingerprint:
         raise InputLinkError(f"{folder / CALLS / SETTINGS}: not the model that {MANIFEST} names")

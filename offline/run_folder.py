@@ -8,8 +8,8 @@ import contextlib
 import fcntl
 import os
 import shutil
-from collections.abc import Callable, Iterator, Mapping
-from pathlib import Path
+from collections.abc import Callable, Iterator, Mapping, Set
+from pathlib import Path, PurePosixPath
 from typing import Literal
 
 import msgspec
@@ -100,11 +100,11 @@ def read_manifest(folder: Path) -> Manifest:
     return manifest
 
 
-def verify_folder(folder: Path, *, beside: tuple[str, ...] = (), files_at: Path | None = None) -> Manifest:
+def verify_folder(folder: Path, *, beside: tuple[str, ...] = (), elsewhere: Mapping[str, Path] | None = None) -> Manifest:
     """Check every file of a step against its manifest and return it; AlteredError names the first one that differs.
 
-    `beside`: names of files and folders in it that are checked elsewhere. `files_at`: another folder that holds the
-    listed files (it may hold more), of which this one may lack some or all.
+    `beside`: names of files and folders in it that are checked elsewhere. `elsewhere`: for a folder in it (`.`: itself),
+    another that holds the files listed below it (it may hold more), of which this one may then lack some or all.
     """
     manifest = read_manifest(folder)
     listed = {entry.name: entry for entry in manifest.files}
@@ -112,14 +112,21 @@ def verify_folder(folder: Path, *, beside: tuple[str, ...] = (), files_at: Path 
         name for name in files_below(folder) if name != MANIFEST and name not in beside and name.split("/")[0] not in beside
     }
     present -= {SIDE} - set(listed)
-    _compare(folder, listed, present, may_lack=files_at is not None)
-    if files_at is not None:
-        _compare(files_at, listed, {name for name in listed if (files_at / name).is_file()})
+    supplied: set[str] = set()
+    for inside, other in (elsewhere or {}).items():
+        below = {
+            path.relative_to(inside).as_posix(): listed[path.as_posix()]
+            for path in map(PurePosixPath, listed)
+            if path.is_relative_to(inside)
+        }
+        _compare(other, below, {name for name in below if (other / name).is_file()})
+        supplied |= {entry.name for entry in below.values()}
+    _compare(folder, listed, present, may_lack=supplied)
     return manifest
 
 
-def _compare(folder: Path, listed: Mapping[str, FileEntry], present: set[str], *, may_lack: bool = False) -> None:
-    for name in sorted(present if may_lack else present | set(listed)):
+def _compare(folder: Path, listed: Mapping[str, FileEntry], present: set[str], *, may_lack: Set[str] = frozenset()) -> None:
+    for name in sorted(present | (set(listed) - may_lack)):
         path = folder / name
         if name not in listed:
             raise AlteredError(f"{path}: a file that the manifest does not list; remove it")
@@ -130,14 +137,32 @@ def _compare(folder: Path, listed: Mapping[str, FileEntry], present: set[str], *
 
 
 class RunFolder:
-    """One run on disk."""
+    """One run on disk.
 
-    def __init__(self, path: Path) -> None:
+    elsewhere: for folders that the run was published without, by their names in it (`reads/NAME/tokenizer`), where their
+    files lie.
+    """
+
+    def __init__(self, path: Path, elsewhere: Mapping[str, Path] | None = None) -> None:
         self.path = path
+        self.elsewhere = dict(elsewhere or {})
 
     def step_folder(self, step: str) -> Path:
         """The folder of a step, `packets` or `reads/NAME/requests`."""
         return self.path / step
+
+    def files_of(self, folder: str) -> Path:
+        """Where the files of a folder lie, in the run or elsewhere."""
+        return self.elsewhere.get(folder, self.path / folder)
+
+    def verify(self, folder: str, *, beside: tuple[str, ...] = ()) -> Manifest:
+        """Check every file of a step, wherever it lies, and return its manifest; AlteredError names the first that differs."""
+        elsewhere = {
+            PurePosixPath(name).relative_to(folder).as_posix(): other
+            for name, other in self.elsewhere.items()
+            if PurePosixPath(name).is_relative_to(folder)
+        }
+        return verify_folder(self.path / folder, beside=beside, elsewhere=elsewhere)
 
     @contextlib.contextmanager
     def lock(self) -> Iterator[None]:
@@ -229,7 +254,7 @@ class RunFolder:
             raise StateError(
                 f"{self.path}: the step {step!r} has not run; run `coldread {COMMANDS.get(step, 'read')} {self.path}` first"
             )
-        return verify_folder(self.step_folder(step), beside=("ledger.jsonl",) if step == "labels" else ())
+        return self.verify(step, beside=("ledger.jsonl",) if step == "labels" else ())
 
     def step(
         self,

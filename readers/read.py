@@ -41,7 +41,7 @@ from readers.seal import (
     verify_reads,
 )
 from readers.served import Tokenizer
-from readers.tokens import ChatTokenizer, copy_tokenizer, tokenizer_at, tokenizer_digest
+from readers.tokens import ChatTokenizer, copy_tokenizer, tokenizer_digest
 
 # (batches done, batches in all, requests done, requests in all)
 Progress = Callable[[int, int, int, int], None]
@@ -96,19 +96,19 @@ def freeze_requests(
     return read_requests(run.step_folder(f"{base}/requests"))
 
 
-def make_measure(run: RunFolder, experiment: ResolvedExperiment, tokenizers: Path | None = None) -> tuple[Measure, str]:
+def make_measure(run: RunFolder, experiment: ResolvedExperiment) -> tuple[Measure, str]:
     """What random_disjoint measures a record by, and the name that the packets' manifest records.
 
-    Characters, or tokens of the first configured reader: by the tokenizer in `tokenizers`, the one that a sealed run keeps,
-    or the pinned model's.
+    Characters, or tokens of the first configured reader: by the tokenizer that a sealed run keeps or is supplied with, or the
+    pinned model's.
     """
     if experiment.settings.length_unit == "characters":
         return len, "characters"
     if not experiment.readers:
         raise ConfigurationError("length_unit: tokens needs a reader, whose tokenizer counts; name one or use characters")
     reader = experiment.readers[0].reader
-    kept = reads_folder(run, reader.name) / "tokenizer"
-    folder = tokenizer_at(reader.name, tokenizers) or (kept if reader.name in run.sealed_readers() else tokenizer_of(reader))
+    kept = run.files_of(f"reads/{reader.name}/tokenizer")
+    folder = kept if reader.name in run.sealed_readers() else tokenizer_of(reader)
     count = lru_cache(maxsize=None)(ChatTokenizer.of(reader, folder).count)
     return count, f"tokens of {tokenizer_digest(folder)}"
 

@@ -90,10 +90,8 @@ def read_probes(run: RunFolder, reader: str) -> tuple[Probe, ...]:
     return tuple(read_lines(path, Probe)) if path.is_file() else ()
 
 
-def verify_reads(run: RunFolder, reader: str, tokenizers: Path | None = None) -> Seal:
+def verify_reads(run: RunFolder, reader: str) -> Seal:
     """Check every file of a sealed reader against its manifests and its seal; the seal.
-
-    tokenizers: a folder that holds the tokenizer's files; the run's own may then lack some, but none may differ.
 
     AlteredError names the file that differs. The links upstream of the reader are checked by `verify_upstream`.
     """
@@ -106,8 +104,7 @@ def verify_reads(run: RunFolder, reader: str, tokenizers: Path | None = None) ->
         raise SealLinkError(f"{folder / PIPELINES}: the seal of {reader!r} covers no pipelines; remove it")
     covered = {"requests": seal.requests, "tokenizer": seal.tokenizer, PIPELINES: seal.pipelines}
     for name, expected in covered.items():
-        at = tokenizers if name == "tokenizer" else None
-        if expected is not UNSET and verify_folder(folder / name, files_at=at).digest != expected:
+        if expected is not UNSET and run.verify(f"reads/{reader}/{name}").digest != expected:
             raise SealLinkError(f"{folder / name / MANIFEST}: not the {name} that the seal of {reader!r} covers")
     if file_digest(folder / PREDICTIONS) != seal.predictions:
         raise SealLinkError(f"{folder / PREDICTIONS}: not the predictions that the seal of {reader!r} covers")

@@ -43,10 +43,8 @@ def copy_tokenizer(model_folder: Path, out: Path) -> None:
         shutil.copyfile(path, out / path.name)
 
 
-def tokenizer_at(reader: str, tokenizers: Path | None) -> Path | None:
+def tokenizer_at(reader: str, tokenizers: Path) -> Path:
     """The folder of a reader's tokenizer files inside `tokenizers`: its subfolder of that name, or the folder itself."""
-    if tokenizers is None:
-        return None
     return tokenizers / reader if (tokenizers / reader).is_dir() else tokenizers
 
 

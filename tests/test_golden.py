@@ -19,6 +19,22 @@ def test_a_golden_run_replays(run: Path) -> None:
     coldread("replay", str(run))
 
 
+def test_a_run_published_without_any_tokenizer_replays_with_those_supplied(tmp_path: Path) -> None:
+    run, given = Path(shutil.copytree(GOLDEN[1], tmp_path / "run")), tmp_path / "given"
+    for kept, name in ((run / "extraction" / "tokenizer", "rules"), (run / "reads" / "tiny" / "tokenizer", "tiny")):
+        shutil.copytree(kept, given / name)
+        for path in kept.iterdir():
+            if path.name != "manifest.json":
+                path.unlink()
+    (run / "extraction" / "tokenizer").rmdir()
+    links = coldread("replay", str(run), "--tokenizer", str(given)).stderr
+    assert "calls" in next(line for line in links.splitlines() if "extraction" in line)
+    assert "extraction/tokenizer/chat_template.jinja is missing" in coldread("replay", str(run), code=20).stderr
+    with (given / "rules" / "config.json").open("a") as stream:
+        stream.write(" ")
+    assert "given/rules/config.json: differs" in coldread("replay", str(run), "--tokenizer", str(given), code=20).stderr
+
+
 @pytest.mark.parametrize("run", GOLDEN, ids=lambda path: path.name)
 def test_a_golden_run_scores_as_it_did(run: Path, tmp_path: Path) -> None:
     copy = Path(shutil.copytree(run, tmp_path / "run"))

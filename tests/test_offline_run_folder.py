@@ -1,6 +1,7 @@
 import hashlib
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -200,13 +201,33 @@ def test_files_may_be_verified_in_another_folder_that_holds_more(run: RunFolder,
     elsewhere = tmp_path / "copy"
     elsewhere.mkdir()
     with pytest.raises(AlteredError, match=r"a\.txt is missing"):
-        verify_folder(run.path / "data", files_at=elsewhere)
+        verify_folder(run.path / "data", elsewhere={".": elsewhere})
     (elsewhere / "a.txt").write_text("one")
     (elsewhere / "more.txt").write_text("x")
-    assert verify_folder(run.path / "data", files_at=elsewhere) == read_manifest(run.path / "data")
+    assert verify_folder(run.path / "data", elsewhere={".": elsewhere}) == read_manifest(run.path / "data")
     (elsewhere / "a.txt").write_text("two")
     with pytest.raises(AlteredError, match=r"a\.txt: differs"):
-        verify_folder(run.path / "data", files_at=elsewhere)
+        verify_folder(run.path / "data", elsewhere={".": elsewhere})
+
+
+def test_only_the_folder_that_lies_elsewhere_may_be_missing(tmp_path: Path) -> None:
+    def write(folder: Path) -> None:
+        (folder / "inner").mkdir()
+        for name in ("a.txt", "inner/b.txt", "innermost.txt"):
+            (folder / name).write_text(name)
+
+    RunFolder(tmp_path / "run").step("data", {}, write)
+    other = tmp_path / "other"
+    other.mkdir()
+    (other / "b.txt").write_text("inner/b.txt")
+    run = RunFolder(tmp_path / "run", {"data/inner": other, "packets": tmp_path})
+    shutil.rmtree(run.path / "data" / "inner")
+    assert [entry.name for entry in run.need("data").files] == ["a.txt", "inner/b.txt", "innermost.txt"]
+    assert run.files_of("data/inner") == other
+    assert run.files_of("data") == run.path / "data"
+    (run.path / "data" / "innermost.txt").rename(other / "innermost.txt")
+    with pytest.raises(AlteredError, match=r"data/innermost\.txt is missing"):
+        run.need("data")
 
 
 def test_a_step_that_has_not_run_is_a_state_error_that_names_the_command(run: RunFolder) -> None:
