@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate, islice
+from typing import TypeVar
 
 from extract.answers import read_number
 from extract.frontends.batches import json_line, quarter
@@ -23,6 +24,7 @@ from readers.records import Decoding, Prediction
 EXAMPLES, COMPARED = 3, 8
 # What stands among known names for none of them.
 NONE = "none of these"
+T = TypeVar("T")
 # Tokens of an answer that is one number.
 _ANSWER = 24
 
@@ -96,14 +98,14 @@ class Catalogue:
             if shown := tuple(islice(before, COMPARED)):
                 self._names[name].shown = shown
                 compared.append((name, [None, *shown]))
-        asks = [self._ask(name, order) for name, choices in compared for order in (choices, _turned(choices))]
+        asks = [self._ask(name, order) for name, choices in compared for order in (choices, turned(choices))]
         predictions = iter(self._caller.ask(asks))
         for name, choices in compared:
             known = self._names[name]
             there, back = next(predictions), next(predictions)
             known.calls = (there.request, back.request)
-            one, fault = _chosen(there, choices)
-            other, other_fault = _chosen(back, _turned(choices))
+            one, fault = chosen(there, "same", choices)
+            other, other_fault = chosen(back, "same", turned(choices))
             known.fault = fault or other_fault
             if known.fault is None and one != other:
                 known.fault = f"{one or NONE!r} was chosen, and in another order {other or NONE!r}"
@@ -140,15 +142,15 @@ class Catalogue:
         )
 
 
-def _turned(choices: list[str | None]) -> list[str | None]:
-    """The choices in another order, in which each of them stands at another place."""
+def turned(choices: list[T]) -> list[T]:
+    """Two choices or more in another order, in which each of them stands at another place."""
     half = len(choices) // 2
     return choices[half:] + choices[:half]
 
 
-def _chosen(prediction: Prediction, choices: Sequence[str | None]) -> tuple[str | None, str | None]:
-    """The name that an answer chooses, None for none of them, and what is wrong with the answer."""
-    number, fault = read_number(prediction, "same", len(choices) - 1)
+def chosen(prediction: Prediction, key: str, choices: Sequence[T | None]) -> tuple[T | None, str | None]:
+    """What an answer chooses, None for none of them, and what is wrong with the answer."""
+    number, fault = read_number(prediction, key, len(choices) - 1)
     return (None if number is None else choices[number]), fault
 
 
