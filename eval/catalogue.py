@@ -48,8 +48,8 @@ def write_edited(run: RunFolder, out: Path) -> None:
     if out.exists() or out.resolve().is_relative_to(run.path.resolve()):
         raise ConfigurationError(f"--out {out} is there already, or lies in the run; choose another name")
     comment = (
-        "# Relations, each with the names that extraction found for it. Move names about, rename relations, then\n"
-        "# name this file in the experiment: `extractor: {catalogue: FILE}`. No call is made again for it.\n"
+        "# Relations, each with the names that extraction found for it. Move names about, rename relations, then name this\n"
+        "# file in the experiment, `extractor: {catalogue: FILE}`, and run it into the same folder: no call is made again.\n"
     )
     write_bytes(out, [comment.encode(), dump_yaml(edited(run))])
 
