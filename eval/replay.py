@@ -47,6 +47,8 @@ from readers.tokens import ChatTokenizer, tokenizer_at
 
 # (link, how many of what were checked)
 Report = Callable[[str, str], None]
+# How the detail of a link begins that was not checked.
+SKIPPED = "skipped"
 # Frontends that a replay runs again, those that ask a model on its recorded answers: ours.
 REPLAYED_FRONTENDS = ("grammar", "llm", "hybrid")
 
@@ -69,11 +71,20 @@ def check_packets(run: RunFolder, experiment: ResolvedExperiment, measure: Measu
     return sum(map(len, frozen.packets.values()))
 
 
-def replay(run: RunFolder, report: Report, *, tokens: bool = True, tokenizers: Path | None = None) -> None:
-    """Replay a run; a ReplayError, AlteredError or StateError says what is wrong. `tokens=False` needs no tokenizer.
+def replay(run: RunFolder, say: Report, *, tokens: bool = True, tokenizers: Path | None = None) -> tuple[str, ...]:
+    """Replay a run; the links that were skipped. A ReplayError, AlteredError or StateError says what is wrong.
+
+    `tokens=False` needs no tokenizer.
 
     tokenizers: a folder to take tokenizer files from, for a run published without them.
     """
+    skipped: dict[str, None] = {}
+
+    def report(link: str, detail: str) -> None:
+        if detail.startswith(SKIPPED):
+            skipped[link] = None
+        say(link, detail)
+
     experiment = run.experiment()
     if tokenizers is not None:
         run = RunFolder(run.path, _supplied(experiment, tokenizers))
@@ -94,8 +105,9 @@ def replay(run: RunFolder, report: Report, *, tokens: bool = True, tokenizers: P
             _replay_tokens(run, experiment, plan, at, report)
             _replay_pipelines(run, experiment, plan, at, report)
         else:
-            more = ", pipelines too: their calls are token ids" if plan.pipelines else ""
-            report("tokens", f"{plan.reader.name}: skipped, --no-tokens was given{more}")
+            report("tokens", f"{SKIPPED} for {plan.reader.name}: --no-tokens was given")
+            if plan.pipelines:
+                report("pipelines", f"{SKIPPED} for {plan.reader.name}: their calls are token ids, and --no-tokens was given")
         _replay_seal(run, plan, report)
     if run.has("scores"):
         _replay_scores(run, experiment, report)
@@ -103,6 +115,7 @@ def replay(run: RunFolder, report: Report, *, tokens: bool = True, tokenizers: P
         report("scores", "none stored; run `coldread score` to make them")
     if (run.path / REPORT).exists():
         report("report", f"{REPORT}: not checked, no seal covers it; `coldread report` makes it again")
+    return tuple(skipped)
 
 
 def _supplied(experiment: ResolvedExperiment, tokenizers: Path) -> dict[str, Path]:

@@ -108,8 +108,10 @@ def test_an_untouched_run_replays_its_pipelines_and_says_how_much(copied_served_
     assert told["pipelines"] == "tiny: 35 traces, 11 candidate lists, 29 calls"
     assert "sampled: direct_sampled" in told["seal"]
     without = {link["link"]: link["detail"] for link in printed("replay", str(copied_served_run), "--no-tokens")["links"]}
-    assert "pipelines too" in without["tokens"]
-    assert "pipelines" not in without
+    assert without["pipelines"].startswith("skipped for tiny")
+    done = [coldread("replay", str(copied_served_run), *more).stderr.splitlines()[-1] for more in ((), ("--no-tokens",))]
+    assert ["every link replays" in line for line in done] == [True, False]
+    assert "skipped: tokens, pipelines" in done[1]
     assert {path: path.read_bytes() for path in copied_served_run.rglob("*") if path.is_file()} == before
 
 
@@ -191,6 +193,50 @@ def test_a_forgery_with_fitting_hashes_breaks_its_own_link(copied_served_run: Pa
     forge(copied_served_run)
     reseal(copied_served_run)
     assert named in coldread("replay", str(copied_served_run), code=code).stderr
+
+
+def forge_traces(run: Path, forge: Callable[[list[dict[str, Any]]], list[dict[str, Any]]]) -> None:
+    """Other traces, with fitting hashes and counts, so that nothing but the plan itself knows what is missing."""
+    path = run / SERVED / "traces.jsonl"
+    made = forge(lines(path))
+    path.write_bytes(b"".join(msgspec.json.encode(trace, order="sorted") + b"\n" for trace in made))
+    reseal(run, **counts(run, questions=len(made)))
+
+
+def _without(key: str, value: str) -> Callable[[list[dict[str, Any]]], list[dict[str, Any]]]:
+    return lambda traces: [trace for trace in traces if trace[key] != value]
+
+
+@pytest.mark.parametrize(
+    ("forge", "named"),
+    [
+        (lambda traces: traces[1:], "line 1: pipeline 'direct', question 'ada/1', where"),
+        (lambda traces: traces[:-1], "line 35: no trace"),
+        (_without("pipeline", "car"), "line 31: no trace"),
+        (_without("question", "ada/1"), "question 'ada/1'"),
+        (lambda traces: [*traces, traces[-1]], "line 36: pipeline 'car', question 'carl/1', where"),
+        (lambda traces: [traces[1], traces[0], *traces[2:]], "line 1: pipeline 'direct', question 'ada/1', where"),
+        (lambda traces: [{**traces[0], "pipeline": "direct_x"}, *traces[1:]], "line 1: pipeline 'direct_x'"),
+        (lambda traces: [{**traces[0], "question": "zz"}, *traces[1:]], "line 1: pipeline 'direct', question 'zz'"),
+    ],
+)
+def test_traces_that_are_not_those_of_the_plan_are_refused(
+    copied_served_run: Path, forge: Callable[[list[dict[str, Any]]], list[dict[str, Any]]], named: str
+) -> None:
+    forge_traces(copied_served_run, forge)
+    shutil.rmtree(copied_served_run / "scores")
+    for command in ("replay", "score"):
+        more = ["--no-tokens"] if command == "replay" else []
+        assert named in coldread(command, str(copied_served_run), *more, code=20).stderr
+    assert not (copied_served_run / "scores").exists()
+
+
+def test_everything_that_counts_traces_refuses_those_that_lack_one(served_run: Path, copied_served_run: Path) -> None:
+    forge_traces(copied_served_run, lambda traces: traces[:-1])
+    run = str(copied_served_run)
+    for command in (["pipelines"], ["table"], ["report"], ["show", "ada/0"], ["score"], ["replay"]):
+        assert "line 35: no trace" in coldread(command[0], run, *command[1:], code=20).stderr
+    assert "line 35: no trace" in coldread("compare", str(served_run), "tiny", "tiny", "--other", run, code=20).stderr
 
 
 def test_resealing_an_honest_run_still_replays(copied_served_run: Path) -> None:

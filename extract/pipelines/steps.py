@@ -1,6 +1,7 @@
 """The step that runs a reader's pipelines, and its replay on the answers that were recorded."""
 
 from collections.abc import Callable, Sequence
+from itertools import product, zip_longest
 from pathlib import Path
 
 from extract.pipelines.records import CandidateList, Trace
@@ -8,7 +9,7 @@ from extract.pipelines.schedule import Assembled, pipeline_settings, run_pipelin
 from extract.steps import Spent, spent
 from offline.asking import pipeline_reader
 from offline.canonical import compare_lines, digest_of, read_lines, read_record, write_lines, write_record
-from offline.errors import OutputLinkError
+from offline.errors import AlteredError, OutputLinkError
 from offline.experiment import ReaderPlan, ResolvedExperiment
 from offline.run_folder import SIDE, RunFolder
 from offline.steps import fresh, read_data
@@ -85,8 +86,20 @@ def _run(run: RunFolder, experiment: ResolvedExperiment, plan: ReaderPlan, calle
 
 
 def read_traces(run: RunFolder, reader: str) -> tuple[Trace, ...]:
-    """The stored traces of a reader's pipelines, by pipeline and question."""
-    return tuple(read_lines(pipelines_folder(run, reader) / TRACES, Trace))
+    """The stored traces of a reader's pipelines, by pipeline and question.
+
+    AlteredError unless there is one for each pipeline that the experiment names and each question, in their order.
+    """
+    path = pipelines_folder(run, reader) / TRACES
+    traces = tuple(read_lines(path, Trace))
+    named = next((plan.pipelines or () for plan in run.experiment().readers if plan.reader.name == reader), ())
+    due = product(named, (question.id for question in read_data(run).questions))
+    found = ((trace.pipeline, trace.question) for trace in traces)
+    for number, (wanted, there) in enumerate(zip_longest(due, found), 1):
+        if wanted != there:
+            said, here = ("no trace" if key is None else f"pipeline {key[0]!r}, question {key[1]!r}" for key in (wanted, there))
+            raise AlteredError(f"{path}, line {number}: {here}, where the experiment and its questions ask for {said}")
+    return traces
 
 
 def read_candidates(run: RunFolder, reader: str) -> tuple[CandidateList, ...]:

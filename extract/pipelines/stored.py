@@ -71,7 +71,10 @@ def failed(trace: Trace) -> bool:
 
 
 def read_stored(run: RunFolder, reader: str) -> Stored:
-    """All of it, whose bytes `verify_reads` checks; AlteredError if a trace names a list or a call that is not there."""
+    """All of it, whose bytes `verify_reads` checks.
+
+    AlteredError unless it has the traces that the run asks for (`read_traces`), and the lists and calls that those name.
+    """
     folder = pipelines_folder(run, reader)
     stored = Stored(
         traces=read_traces(run, reader),
