@@ -8,7 +8,7 @@ from rich.markup import escape
 
 from eval.tables import blind_text, new_table, percent
 
-_ANSWERS = ("\nasked", "\nfaults", "ab-\nstained", "fall-\nbacks")
+_ANSWERS = ("\nasked", "\nfaults", "\nnotes", "ab-\nstained", "fall-\nbacks")
 _LISTS = ("\nlists", "\nempty", "mean of\na list", "for-\neign", "con-\ntested")
 _COSTS = {"calls": "calls", "failed": "failed", "input_tokens": "input", "output_tokens": "output"}
 
@@ -37,7 +37,7 @@ def _did(console: Console, found: dict[str, Any]) -> None:
     hops = new_table("hops", ("pipeline",), ("planned", "executed", "first without an answer"))
     for name, row in found["pipelines"].items():
         mean = f"{row['candidates'] / row['lists']:.2f}" if row["lists"] else "-"
-        counts = (row[key] for key in ("questions", "faults", "abstained", "fallbacks", "lists", "empty"))
+        counts = (row[key] for key in ("questions", "faults", "noted", "abstained", "fallbacks", "lists", "empty"))
         table.add_row(name, *map(str, counts), mean, str(row["foreign"]), str(row["contested"]))
         if row["planned"]:
             first = ", ".join(f"hop {number}: {count}" for number, count in row["first_failed"].items())

@@ -17,7 +17,7 @@ _BEFORE = re.compile(r"\s*+(?:```(?:json)?\s*+)?(?=\{)")
 _AFTER = re.compile(r"\s*+(?:```\s*+)?")
 _NUMBER = re.compile(r'\s*+(?:```(?:json)?\s*+)?\{\s*+"(\w+)"\s*+:\s*+(\d{1,9})\s*+\}\s*+(?:```\s*+)?')
 _SEPARATOR = re.compile(r"\s*,\s*")
-# What is wrong with a whole answer that something follows.
+# What is to be said of a whole answer that something follows.
 TRAILING = "text after the JSON"
 _CLOSING = re.compile(r"\s*\]\s*\}\s*(?:```)?\s*")
 

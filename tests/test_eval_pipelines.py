@@ -14,7 +14,7 @@ import pytest
 from msgspec.structs import replace
 from rich.console import Console
 from test_eval_replay import edit_line
-from tiny import ANSWER, ROWS, coldread, their_reader, write_experiment, write_rows
+from tiny import ANSWER, ROWS, SPEAKS, coldread, their_reader, write_experiment, write_rows
 from tiny_pipelines import PIPELINES, engine, make_served_run, serving_reader
 
 from eval import pipeline_tables
@@ -339,6 +339,25 @@ def test_pipelines_that_an_earlier_experiment_named_are_put_away(
     coldread("run", str(write_experiment(tmp_path, tiny_model, views=["cmc"], readers=reader)), *more)
     assert not (tmp_path / "run" / SERVED).exists()
     coldread("replay", str(tmp_path / "run"))
+
+
+@pytest.mark.parametrize("after", ["", " Done."])
+def test_an_honest_empty_list_is_an_answer_whatever_is_said_after_it(
+    tiny_model: Path, tmp_path: Path, plugin: Callable[..., Path], after: str
+) -> None:
+    plugin(engine()[0], SPEAKS + f"\ndef say(self, text):\n    return '{{\"candidates\": []}}{after}'\n")
+    rows = json.loads(json.dumps(ROWS))
+    rows[0]["questions"][0]["answers"] = ["no answer"]
+    pipelines = serving_reader(tiny_model, pipelines=["sh_conflict"])
+    experiment = write_experiment(tmp_path, tiny_model, views=["cmc"], readers=pipelines)
+    run = tmp_path / "run"
+    coldread("run", str(experiment), "--data", str(write_rows(tmp_path, rows)), "--out", str(run))
+    scores = [score for score in lines(run / "scores/tiny/scores.jsonl") if score["view"] == "sh_conflict"]
+    assert [(score["finish_reason"], score["metrics"]["subem"]) for score in scores] == [("stop", True)] + [("stop", False)] * 4
+    (row,) = (row for row in printed("table", str(run))["rows"] if row["view"] == "sh_conflict")
+    assert row["failed"] == 0
+    coldread("replay", str(run))
+    assert ("text after the JSON" in coldread("show", str(run), "ada/0").stdout) is bool(after)
 
 
 FAILS = """

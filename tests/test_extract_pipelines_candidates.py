@@ -213,11 +213,13 @@ def test_an_object_inside_a_text_is_no_candidate() -> None:
     assert _positions(_read(cut, finish="length")) == [3]
 
 
-def test_a_list_in_a_fence_is_as_asked_for_and_words_after_it_are_a_fault_that_costs_nothing() -> None:
+def test_a_list_in_a_fence_is_as_asked_for_and_words_after_it_are_a_note_and_no_fault() -> None:
     whole = _listing(_item(3), _item(5, "Turin"))
     assert (_positions(_read(f"```json\n{whole}\n```")), _read(f"```json\n{whole}\n```").fault) == ([3, 5], None)
     talking = _read(f"{whole} I hope that this helps.")
-    assert (_positions(talking), talking.fault) == ([3, 5], "text after the JSON")
+    assert (_positions(talking), talking.fault, talking.note) == ([3, 5], None, "text after the JSON")
+    # A list to which nothing is to be said stays what it was, byte for byte.
+    assert b"note" not in encode(_read(whole))
     # Words before it make it no JSON; nothing is looked for in them.
     assert (_positions(_read(f"Here: {whole}")), _read(f"Here: {whole}").fault) == ([], NOT_JSON)
 

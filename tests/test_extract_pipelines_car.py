@@ -14,6 +14,7 @@ from worlds import history, question
 from extract.pipelines.car import read_plan
 from extract.pipelines.records import Hop, Trace
 from extract.pipelines.schedule import run_pipelines
+from extract.pipelines.stored import failed
 from offline.experiment import ViewSettings
 from readers.records import Decoding, Output, Prediction
 
@@ -176,9 +177,12 @@ def test_what_a_call_had_no_room_for_is_counted_once_however_often_hops_ask_it()
     assert trace.dropped == listed.dropped == 6
 
 
-def test_ten_hops_are_cut_at_the_limit_and_the_fault_says_so() -> None:
+def test_ten_hops_are_cut_at_the_limit_and_a_note_says_so() -> None:
     trace, _ = _run([PLAN[0]] * 10)
-    assert (len(trace.hops), trace.fault) == (8, "10 hops were planned, 8 are looked up")
+    assert (len(trace.hops), trace.fault, trace.note) == (8, None, "10 hops were planned, 8 are looked up")
+    # All that are looked up are honestly empty: an abstention, and no failure.
+    trace, _ = _run(["Who is nobody?"] * 10)
+    assert (trace.answered_by, failed(trace), bool(trace.note)) == ("none", False, True)
     assert len(_run([PLAN[0]] * 10, hops=2)[0].hops) == 2
     # The same query is one call, however often it is asked.
     assert len(trace.calls) == 2
@@ -209,7 +213,11 @@ def test_a_plan_in_a_fence_is_read_and_one_with_words_after_it_is_marked() -> No
     plan = json.dumps({"hops": PLAN})
     assert _run(f"```json\n{plan}\n```")[0].fault is None
     trace, _ = _run(f"{plan}\nThis chain leads to the answer.")
-    assert (trace.answer, trace.fault) == ("Channel", "text after the JSON")
+    assert (trace.answer, trace.fault, trace.note) == ("Channel", None, "text after the JSON")
+    trace, _ = _run('{"hops": ["Who is nobody?"]} Done.')
+    assert (trace.answered_by, failed(trace)) == ("none", False)
+    trace, _ = _run('{"hops": ["Who is nobody?"', {})
+    assert (trace.answered_by, failed(trace)) == ("none", True)
 
 
 def test_car_without_an_answer_falls_back_to_the_direct_one() -> None:

@@ -4,7 +4,9 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from extract.answers import read_items
+from msgspec import UNSET
+
+from extract.answers import TRAILING, read_items
 from extract.pipelines import Case, Steps
 from extract.pipelines.records import Candidate, CandidateList
 from offline.asking import PipelineSettings
@@ -61,12 +63,12 @@ def extraction(case: Case, query: str, unit: str, again: int) -> Steps[Candidate
 def read_candidates(query: str, records: Mapping[int, Statement], dropped: int, prediction: Prediction) -> CandidateList:
     """What an answer lists, whatever it looks like; `records` are those that were shown.
 
-    Identical candidates are one. Of an answer that is not as asked for, its complete items are kept, and `fault` says so.
+    Identical candidates are one. Of an answer that is not as asked for, its complete items are kept; `fault` or `note` says so.
     """
-    items, fault = read_items(prediction, "candidates")
+    items, wrong = read_items(prediction, "candidates")
     read = [_candidate(item, records) for item in items]
     unread = sum(candidate is None for candidate in read)
-    faults = (fault, f"{unread} of {len(items)} items are no candidates" if unread else None)
+    faults = (None if wrong == TRAILING else wrong, f"{unread} of {len(items)} items are no candidates" if unread else None)
     return CandidateList(
         query=query,
         call=prediction.request,
@@ -74,6 +76,7 @@ def read_candidates(query: str, records: Mapping[int, Statement], dropped: int, 
         dropped=dropped,
         candidates=tuple(dict.fromkeys(candidate for candidate in read if candidate is not None)),
         fault="; ".join(filter(None, faults)) or None,
+        note=TRAILING if wrong == TRAILING else UNSET,
     )
 
 

@@ -6,6 +6,8 @@ Everything here is a pure function of what a run stores.
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
+from msgspec import UNSET
+
 from extract.pipelines.candidates import usable, usable_positions
 from extract.pipelines.records import CandidateList, Diagnosis, Trace, lists_of
 from offline.asking import PipelineSettings
@@ -82,6 +84,7 @@ def _diagnosis(
         abstained=sum(trace.answered_by == "none" for trace in traces),
         fallbacks=sum(trace.answered_by == "fallback" for trace in traces),
         faults=sum(trace.fault is not None for trace in traces),
+        noted=sum(trace.note is not UNSET for trace in traces),
         lists=len(own),
         empty=seen.count(0),
         candidates=sum(seen),
