@@ -220,6 +220,32 @@ def test_a_plan_in_a_fence_is_read_and_one_with_words_after_it_is_marked() -> No
     assert (trace.answered_by, failed(trace)) == ("none", True)
 
 
+@pytest.mark.parametrize(
+    ("said", "answer"),
+    [
+        ('{"position": 3}', None),
+        ('```json\n{"position": 3, "value": ["Paris"]}\n```', None),
+        ('{"position": 3, "value": "Par', None),
+        ("[3]", None),
+        ('{"position": 3, "value": ""}', None),
+        ('{"position": 3, "value": "Paris"}', "Paris"),
+        ("Paris", "Paris"),
+    ],
+)
+def test_json_without_a_value_is_never_put_into_the_next_hop(said: str, answer: str | None) -> None:
+    def script(text: str, decoding: Decoding) -> str:
+        if "to be split" in text:
+            return json.dumps({"hops": PLAN[:2]})
+        return said if "Candidates:" in text else _listing(MATCHES.get(_asked(text), []))
+
+    caller, _ = scripted_caller(script)
+    made = run_pipelines(["car_llm"], [WORLD], [question(ASKED)], pipelines_experiment("car_llm"), caller)
+    first, second = made.traces[0].hops
+    assert (first.answer, first.outcome) == (answer, "answered" if answer else "empty")
+    assert second.resolved == (answer and f"On which river does {answer} lie?")
+    assert (second.outcome == "skipped") is (answer is None)
+
+
 def test_car_without_an_answer_falls_back_to_the_direct_one() -> None:
     trace, _ = _run(["Who is nobody?"], name="car_fallback")
     assert (trace.answered_by, trace.hops[0].outcome, len(trace.calls)) == ("fallback", "empty", 3)

@@ -72,7 +72,7 @@ def car(case: Case, method: Method) -> Steps[Chain]:
             hops.append(Hop(number, query, None, None, None, "skipped", missing))
             continue
         resolved = _PLACEHOLDER.sub(lambda found: answers[_hop(found[1])], query) if plan.placeholders else query
-        found = yield from sh_conflict(case, resolved, method)
+        found = yield from sh_conflict(case, resolved, method, chained=True)
         looked_up.append(found)
         listed = case.keep(found.listed)
         if found.choice is None:
