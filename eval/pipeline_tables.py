@@ -34,14 +34,14 @@ def _line(console: Console, text: str) -> None:
 
 def _did(console: Console, found: dict[str, Any]) -> None:
     table = new_table("what they found", ("\npipeline",), (*_ANSWERS, *_LISTS))
-    hops = new_table("hops", ("pipeline",), ("planned", "executed", "first without an answer"))
+    hops = new_table("hops", ("pipeline",), ("planned", "without a plan", "executed", "first without an answer"))
     for name, row in found["pipelines"].items():
         mean = f"{row['candidates'] / row['lists']:.2f}" if row["lists"] else "-"
         counts = (row[key] for key in ("questions", "faults", "noted", "abstained", "fallbacks", "lists", "empty"))
         table.add_row(name, *map(str, counts), mean, str(row["foreign"]), str(row["contested"]))
-        if row["planned"]:
+        if row["planned"] or row["unplanned"]:
             first = ", ".join(f"hop {number}: {count}" for number, count in row["first_failed"].items())
-            hops.add_row(name, str(row["planned"]), str(row["executed"]), first or "-")
+            hops.add_row(name, *(str(row[key]) for key in ("planned", "unplanned", "executed")), first or "-")
     console.print(table)
     if hops.rows:
         console.print(hops)

@@ -28,6 +28,8 @@ SCHEMA = encode(
     }
 ).decode()
 
+# The stage of the call that splits a question.
+PLANNING = "decompose"
 _PLACEHOLDER = re.compile(r"\{(\w+)\}")
 _HOP = re.compile(r"hop_([1-9][0-9]{0,8})")
 
@@ -87,7 +89,7 @@ def planning(case: Case) -> Ask:
     """The call that splits the question."""
     settings = case.settings
     decoding = Decoding(output_cap=settings.output_cap, schema=SCHEMA if settings.constrained else None)
-    return Ask("decompose", chat(settings.prompt.decompose, {"question": case.question.text}), decoding)
+    return Ask(PLANNING, chat(settings.prompt.decompose, {"question": case.question.text}), decoding)
 
 
 def read_plan(prediction: Prediction, question: str, most: int) -> Plan:

@@ -106,9 +106,10 @@ class Diagnosis(Record, frozen=True):
     abstained: questions without an answer. fallbacks: answered by the direct answer instead. faults: with one that may have
     cost the answer. noted: with a note. lists: candidate lists that they rest on, each once a question; empty: those without a
     candidate that a policy sees. candidates: of all lists, that a policy sees; foreign: with a reason why it should not.
-    contested: questions with a list of two or more positions to choose from. planned: hops; executed: those that were looked
-    up. first_failed: by number of a question's first hop without an answer, how many questions. costs: by stage, of distinct
-    calls.
+    contested: questions with a list of two or more positions to choose from. planned: hops of the plans that could be read,
+    beyond the limit too; unplanned: questions whose plan could not be, so that they are the one hop; executed: hops that were
+    looked up, of either. first_failed: by number of a question's first hop without an answer, how many questions. costs: by
+    stage, of distinct calls.
     """
 
     pipeline: str
@@ -123,6 +124,7 @@ class Diagnosis(Record, frozen=True):
     foreign: int
     contested: int
     planned: int
+    unplanned: int
     executed: int
     first_failed: dict[str, int]
     costs: dict[str, StageCounts]
