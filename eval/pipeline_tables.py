@@ -54,7 +54,11 @@ def _cost(console: Console, found: dict[str, Any]) -> None:
     for name, row in found["pipelines"].items():
         table.add_row(name, *(str(sum(cost[key] for cost in row["costs"].values())) for key in _COSTS))
     console.print(table)
-    stages = new_table(f"calls and {unit} by stage, each once", ("stage",), (*_COSTS.values(), "seconds"))
+    stages = new_table(
+        f"calls and {unit} by stage, each once; the seconds are not covered by the seal",
+        ("stage",),
+        (*_COSTS.values(), "seconds"),
+    )
     for stage, row in found["stages"].items():
         stages.add_row(stage, *(str(row[key]) for key in _COSTS), row["seconds"] or "-")
     console.print(stages)
