@@ -169,6 +169,20 @@ def counts(run: Path, **changes: int) -> dict[str, Any]:
     return {"counts": msgspec.structs.replace(found, pipelines=msgspec.structs.replace(found.pipelines, **changes))}
 
 
+def empty(path: Path) -> None:
+    path.write_bytes(b"")
+
+
+def double(path: Path) -> None:
+    path.write_bytes(2 * path.read_bytes())
+
+
+def forge_inputs(folder: Path) -> None:
+    old = read_manifest(folder)
+    made = make_manifest(folder, old.step, dict.fromkeys(old.inputs, "0" * 64), [entry.name for entry in old.files])
+    write_record(folder / "manifest.json", made)
+
+
 # In traces.jsonl sh_conflict begins at line 10; answers.jsonl begins with those to direct calls.
 FORGERIES: dict[str, tuple[int, str, Callable[[Path], None]]] = {
     "a call's ids": (23, "calls.jsonl", flip_ids),
@@ -183,6 +197,9 @@ FORGERIES: dict[str, tuple[int, str, Callable[[Path], None]]] = {
     ),
     "a candidate": (24, "candidates.jsonl", edit("candidates.jsonl", 0, lambda r: r["candidates"][0].update(entity="Oslo"))),
     "an answer's ids": (20, "answers.jsonl", edit("calls/answers.jsonl", 0, lambda r: r.update(output_ids=[-5]))),
+    "no environment": (20, "environments.jsonl", lambda run: empty(run / SERVED / "environments.jsonl")),
+    "an environment twice": (20, "environments.jsonl", lambda run: double(run / SERVED / "environments.jsonl")),
+    "what it was made from": (23, "pipelines/manifest.json", lambda run: forge_inputs(run / SERVED)),
     "an environment": (26, "seal.json", edit("environments.jsonl", 0, lambda r: r.update(engine="another"))),
 }
 
@@ -323,6 +340,9 @@ def test_a_reader_may_serve_pipelines_and_read_no_view(tiny_model: Path, tmp_pat
     assert [(row["view"], row["requests"]) for row in printed("table", str(run))["rows"]] == [("sh_conflict", 5)]
     coldread("report", str(run))
     assert "reads no view" in coldread("probe", str(run), code=10).stderr
+    # No view was read, so that every environment of the seal is one that answered pipelines.
+    reseal(run, environments=(*seal["environments"], {"engine": "theirs", "gpu": "none"}))
+    assert "answered nothing" in coldread("replay", str(run), "--no-tokens", code=26).stderr
 
 
 def test_pipelines_that_an_earlier_experiment_named_are_put_away(
@@ -578,6 +598,17 @@ def test_an_unscored_run_is_diagnosed_without_labels(copied_served_run: Path) ->
     assert found["metric"] is None
     assert not {"isolation", "complementarity"} & found["readers"]["tiny"].keys()
     assert "sh_conflict" in coldread("pipelines", str(copied_served_run)).stdout
+
+
+def test_seconds_are_marked_as_unsealed_and_a_damaged_file_of_them_is_as_good_as_none(copied_served_run: Path) -> None:
+    found = printed("pipelines", str(copied_served_run))["readers"]["tiny"]
+    assert found["seconds_sealed"] is False
+    assert "seconds are not covered by the seal" in " ".join(coldread("pipelines", str(copied_served_run)).stdout.split())
+    for damaged in (b"{}", b"\xff\n", b""):
+        (copied_served_run / SERVED / "timings.json").write_bytes(damaged)
+        stages = printed("pipelines", str(copied_served_run))["readers"]["tiny"]["stages"]
+        assert {stage["seconds"] for stage in stages.values()} == {None}
+    coldread("replay", str(copied_served_run))
 
 
 def test_the_printed_diagnostics_fit_and_cut_no_number(served_run: Path) -> None:
