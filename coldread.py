@@ -445,9 +445,9 @@ def replay(
         links.append({"link": link, "detail": detail})
         _say(link, detail)
 
-    audit(RunFolder(folder), report, tokens=tokens, tokenizers=tokenizer)
-    _say("done", "every link replays")
-    _print(as_json, {"run": str(folder), "links": links}, lambda console: None)
+    skipped = audit(RunFolder(folder), report, tokens=tokens, tokenizers=tokenizer)
+    _say("done", f"what was checked replays; skipped: {', '.join(skipped)}" if skipped else "every link replays")
+    _print(as_json, {"run": str(folder), "links": links, "skipped": list(skipped)}, lambda console: None)
 
 
 @app.command()

@@ -1,6 +1,7 @@
 """Verification of a whole run: every file is what was written, and every step was made from the one before it."""
 
 from eval.labels import LEDGER, commitment, read_ledger
+from extract.pipelines.steps import read_traces
 from offline.errors import AlteredError, SealLinkError, StateError
 from offline.experiment import ResolvedExperiment
 from offline.run_folder import MANIFEST, RunFolder, verify_folder
@@ -19,8 +20,8 @@ def _verify_links(run: RunFolder, experiment: ResolvedExperiment) -> None:
 def verify_run(run: RunFolder) -> dict[str, Seal]:
     """Check every byte of a run; the seals by reader.
 
-    AlteredError names the first file that differs, SealLinkError the first one that a seal does not cover, StateError a
-    step or seal that is missing.
+    AlteredError names the first file that differs, or a pipeline's question without its trace; SealLinkError the first one
+    that a seal does not cover, StateError a step or seal that is missing.
     """
     if not run.path.is_dir():
         raise StateError(f"{run.path} is no run folder")
@@ -49,6 +50,8 @@ def verify_run(run: RunFolder) -> dict[str, Seal]:
             raise SealLinkError(
                 f"{run.step_folder('labels') / LEDGER}: {len(ledger)} openings, but the seal of {name!r} saw {seal.ledger}"
             )
+        if plan.pipelines:
+            read_traces(run, name)
         seals[name] = seal
     if run.has("scores"):
         verify_folder(run.step_folder("scores"))

@@ -66,6 +66,8 @@ def _reader(run: RunFolder, plan: ReaderPlan, settings: PipelineSettings, seal: 
             found.pipeline: msgspec.to_builtins(found)
             for found in diagnose(stored.traces, stored.candidates, stored.transcript, settings)
         },
+        # They lie beside the sealed files, and whoever holds the run can change them.
+        "seconds_sealed": False,
         "stages": _stages(run, plan.reader.name, stored),
         "agreement": list(_agreement(stored, traces)),
     }

@@ -2,8 +2,9 @@
 
 `all`, and `length:NAME` for each history length; lists of question ids that the experiment declares.
 `non_overflow`: the whole history fits the evidence budget, so that no view of it is cut, and no sealed reader's input cap cut
-what it was given. Under the shared window's 60,000 characters those are the 200 questions of the 6k histories. The published
-600 are of the grammar grid, which has no budget: its reader's cap of 262,144 tokens cuts the raw history of the other 200.
+a view that it was given. It says nothing about pipelines: what those retrieve, and so what is left out, hangs on answers.
+Under the shared window's 60,000 characters those are the 200 questions of the 6k histories. The published 600 are of the
+grammar grid, which has no budget: its reader's cap of 262,144 tokens cuts the raw history of the other 200.
 `key_change`, `same_keys`: cmc and prior_refresh choose different keys, or the same ones.
 `flagged`, `unflagged`: the superseded-label screen flags the question, or does not.
 `contested`: the history states two values of a key of an anchor, so that an answer taken from the question's own subject has to

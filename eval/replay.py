@@ -17,7 +17,7 @@ from eval.metrics import find_metrics
 from eval.score import score_files, score_inputs
 from extract.frontends import extract, needs_model
 from extract.frontends.records import Extracted
-from extract.pipelines.steps import TRANSCRIPT, replay_pipelines
+from extract.pipelines.steps import TRANSCRIPT, check_inputs, replay_pipelines
 from extract.pipelines.stored import read_stored
 from extract.steps import TOKENIZER, extract_again, extracted_files
 from offline.asking import Extractor
@@ -47,6 +47,8 @@ from readers.tokens import ChatTokenizer, tokenizer_at
 
 # (link, how many of what were checked)
 Report = Callable[[str, str], None]
+# How the detail of a link begins that was not checked.
+SKIPPED = "skipped"
 # Frontends that a replay runs again, those that ask a model on its recorded answers: ours.
 REPLAYED_FRONTENDS = ("grammar", "llm", "hybrid")
 
@@ -69,11 +71,20 @@ def check_packets(run: RunFolder, experiment: ResolvedExperiment, measure: Measu
     return sum(map(len, frozen.packets.values()))
 
 
-def replay(run: RunFolder, report: Report, *, tokens: bool = True, tokenizers: Path | None = None) -> None:
-    """Replay a run; a ReplayError, AlteredError or StateError says what is wrong. `tokens=False` needs no tokenizer.
+def replay(run: RunFolder, say: Report, *, tokens: bool = True, tokenizers: Path | None = None) -> tuple[str, ...]:
+    """Replay a run; the links that were skipped. A ReplayError, AlteredError or StateError says what is wrong.
+
+    `tokens=False` needs no tokenizer.
 
     tokenizers: a folder to take tokenizer files from, for a run published without them.
     """
+    skipped: dict[str, None] = {}
+
+    def report(link: str, detail: str) -> None:
+        if detail.startswith(SKIPPED):
+            skipped[link] = None
+        say(link, detail)
+
     experiment = run.experiment()
     if tokenizers is not None:
         run = RunFolder(run.path, _supplied(experiment, tokenizers))
@@ -94,15 +105,17 @@ def replay(run: RunFolder, report: Report, *, tokens: bool = True, tokenizers: P
             _replay_tokens(run, experiment, plan, at, report)
             _replay_pipelines(run, experiment, plan, at, report)
         else:
-            more = ", pipelines too: their calls are token ids" if plan.pipelines else ""
-            report("tokens", f"{plan.reader.name}: skipped, --no-tokens was given{more}")
-        _replay_seal(run, plan, report)
+            report("tokens", f"{SKIPPED} for {plan.reader.name}: --no-tokens was given")
+            if plan.pipelines:
+                report("pipelines", f"{SKIPPED} for {plan.reader.name}: their calls are token ids, and --no-tokens was given")
+        _replay_seal(run, experiment, plan, report)
     if run.has("scores"):
         _replay_scores(run, experiment, report)
     else:
         report("scores", "none stored; run `coldread score` to make them")
     if (run.path / REPORT).exists():
         report("report", f"{REPORT}: not checked, no seal covers it; `coldread report` makes it again")
+    return tuple(skipped)
 
 
 def _supplied(experiment: ResolvedExperiment, tokenizers: Path) -> dict[str, Path]:
@@ -213,19 +226,27 @@ def _replay_pipelines(run: RunFolder, experiment: ResolvedExperiment, plan: Read
         report("pipelines", f"{plan.reader.name}: {made}")
 
 
-def _replay_seal(run: RunFolder, plan: ReaderPlan, report: Report) -> None:
-    """SealLinkError unless the seal's counts and its certificate are what the files that it covers give."""
+def _replay_seal(run: RunFolder, experiment: ResolvedExperiment, plan: ReaderPlan, report: Report) -> None:
+    """SealLinkError unless the seal's counts, certificate and environments are what the files that it covers give."""
     name = plan.reader.name
     path = reads_folder(run, name) / SEAL
     seal, predictions, probes = read_seal(run, name), read_predictions(run, name), read_probes(run, name)
-    facts = read_stored(run, name).facts() if plan.pipelines else None
-    counted = count(read_requests(path.parent / "requests"), predictions, facts)
+    requests, facts = read_requests(path.parent / "requests"), None
+    if plan.pipelines:
+        stored = read_stored(run, name)
+        check_inputs(run, experiment, plan, stored.transcript.settings.model)
+        facts = stored.facts()
+    counted = count(requests, predictions, facts)
     if seal.counts != counted:
         raise SealLinkError(f"{path}: it states {seal.counts}; what it covers gives {counted}")
     if facts is not None and (seal.sampled or ()) != facts.sampled:
         raise SealLinkError(f"{path}: it says that {seal.sampled or 'none'} sampled; the calls beside it give {facts.sampled}")
     if unknown := [found for found in (facts.environments if facts else ()) if found not in seal.environments]:
         raise SealLinkError(f"{path}: it does not state {unknown[0]}, which answered calls of pipelines")
+    if facts is not None and not requests.requests and seal.environments != facts.environments:
+        raise SealLinkError(
+            f"{path}: it states environments that answered nothing; the calls of pipelines have {facts.environments}"
+        )
     if untrue := foreign_probe(probes, predictions):
         raise SealLinkError(f"{path.with_name(PROBES)}, {untrue}")
     certificate = certify(probes, seal.environments) if probes else UNSET

@@ -225,8 +225,8 @@ def story(console: Console, result: dict[str, Any]) -> None:
 
 def _trace_lines(reader: str, found: dict[str, Any]) -> Iterator[str]:
     """How a pipeline came to its answer: candidates, hops, and each answer of the model."""
-    fault = f", {found['fault']}" if found["fault"] else ""
-    yield f"  {reader}: {found['answer']!r} [{found['answered_by']}{fault}] {_verdicts(found)}"
+    said = ", ".join(filter(None, (found["answered_by"], found["fault"], found["note"])))
+    yield f"  {reader}: {found['answer']!r} [{said}] {_verdicts(found)}"
     dropped = f", {found['dropped']} left out" if found["dropped"] else ""
     yield f"    retrieved: {' '.join(map(str, found['evidence'])) or 'nothing'}{dropped}"
     # Those of hops stand with them.

@@ -14,10 +14,11 @@ _OPENING = re.compile(r'\s*(?:```(?:json)?\s*)?\{\s*"(\w+)"\s*:\s*\[\s*')
 # White space is matched possessively where the whole answer must fit: a model may write nothing else up to its cap, and parts
 # that try to share a run of it take time that grows with its square.
 _BEFORE = re.compile(r"\s*+(?:```(?:json)?\s*+)?(?=\{)")
+_STRUCTURED = re.compile(r"\s*+(?:```(?:json)?\s*+)?[{\[]")
 _AFTER = re.compile(r"\s*+(?:```\s*+)?")
 _NUMBER = re.compile(r'\s*+(?:```(?:json)?\s*+)?\{\s*+"(\w+)"\s*+:\s*+(\d{1,9})\s*+\}\s*+(?:```\s*+)?')
 _SEPARATOR = re.compile(r"\s*,\s*")
-# What is wrong with a whole answer that something follows.
+# What is to be said of a whole answer that something follows.
 TRAILING = "text after the JSON"
 _CLOSING = re.compile(r"\s*\]\s*\}\s*(?:```)?\s*")
 
@@ -98,6 +99,11 @@ def read_object(prediction: Prediction) -> tuple[dict[str, Any], str | None]:
 
 def _unreadable(prediction: Prediction) -> str:
     return "cut off at the output cap" if prediction.finish_reason == "length" else "not the JSON that was asked for"
+
+
+def is_structured(prediction: Prediction) -> bool:
+    """Whether an answer is JSON, whole or not: it begins as an object or a list does."""
+    return _STRUCTURED.match(prediction.text) is not None
 
 
 def read_number(prediction: Prediction, key: str, most: int) -> tuple[int | None, str | None]:

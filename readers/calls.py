@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 
+from msgspec import UNSET
 from msgspec.structs import replace
 
 from offline.asking import CallPrompt
@@ -17,7 +18,7 @@ from offline.canonical import Record, digest_of, read_lines, read_record, write_
 from offline.errors import AlteredError, InputLinkError, OutputLinkError
 from offline.records import Message
 from readers.ids import packed, read_ids, write_ids
-from readers.records import Call, Decoding, Output, Prediction, Settings, StageCounts, predicted
+from readers.records import Call, Decoding, FinishReason, Output, Prediction, Settings, StageCounts, predicted
 from readers.served import Tokenizer
 from readers.tokens import fill
 
@@ -211,6 +212,16 @@ class Recorded:
         return [self._outputs[prepared.call.digest] for prepared in calls]
 
 
+def _reason(transcript: Transcript, call: Call, prediction: Prediction) -> FinishReason | None:
+    """Why an answer ended, where its ids tell: at a stop id or the output cap. None for bytes, failures and all else."""
+    ids, settings = prediction.output_ids, transcript.settings
+    if settings.transport is not UNSET or prediction.finish_reason == "error":
+        return None
+    if ids and ids[-1] in settings.stop_ids:
+        return "stop"
+    return "length" if len(ids) == transcript.decodings[call.decoding].output_cap else None
+
+
 def check_transcript(recorded: Recorded, again: Transcript) -> int:
     """Compare the transcript of an algorithm that ran again on recorded answers; how many calls it has.
 
@@ -226,6 +237,10 @@ def check_transcript(recorded: Recorded, again: Transcript) -> int:
             raise InputLinkError(f"{folder / CALLS}, {where}: this call comes out differently when the algorithm runs again")
         if there[2] != prediction:
             raise OutputLinkError(f"{folder / ANSWERS}, {where}: its output ids do not decode to the stored text")
+        if (reason := _reason(again, call, prediction)) not in (None, prediction.finish_reason):
+            raise OutputLinkError(
+                f"{folder / ANSWERS}, {where}: it says {prediction.finish_reason!r}, and its output ids end by {reason!r}"
+            )
     if len(stored.calls) != len(again.calls):
         raise InputLinkError(f"{folder / CALLS}: {len(stored.calls)} calls; run again, the algorithm makes {len(again.calls)}")
     if list(stored.decodings) != list(again.decodings):

@@ -14,7 +14,7 @@ import pytest
 from msgspec.structs import replace
 from rich.console import Console
 from test_eval_replay import edit_line
-from tiny import ANSWER, ROWS, coldread, their_reader, write_experiment, write_rows
+from tiny import ANSWER, ROWS, SPEAKS, coldread, their_reader, write_experiment, write_rows
 from tiny_pipelines import PIPELINES, engine, make_served_run, serving_reader
 
 from eval import pipeline_tables
@@ -108,8 +108,10 @@ def test_an_untouched_run_replays_its_pipelines_and_says_how_much(copied_served_
     assert told["pipelines"] == "tiny: 35 traces, 11 candidate lists, 29 calls"
     assert "sampled: direct_sampled" in told["seal"]
     without = {link["link"]: link["detail"] for link in printed("replay", str(copied_served_run), "--no-tokens")["links"]}
-    assert "pipelines too" in without["tokens"]
-    assert "pipelines" not in without
+    assert without["pipelines"].startswith("skipped for tiny")
+    done = [coldread("replay", str(copied_served_run), *more).stderr.splitlines()[-1] for more in ((), ("--no-tokens",))]
+    assert ["every link replays" in line for line in done] == [True, False]
+    assert "skipped: tokens, pipelines" in done[1]
     assert {path: path.read_bytes() for path in copied_served_run.rglob("*") if path.is_file()} == before
 
 
@@ -167,6 +169,20 @@ def counts(run: Path, **changes: int) -> dict[str, Any]:
     return {"counts": msgspec.structs.replace(found, pipelines=msgspec.structs.replace(found.pipelines, **changes))}
 
 
+def empty(path: Path) -> None:
+    path.write_bytes(b"")
+
+
+def double(path: Path) -> None:
+    path.write_bytes(2 * path.read_bytes())
+
+
+def forge_inputs(folder: Path) -> None:
+    old = read_manifest(folder)
+    made = make_manifest(folder, old.step, dict.fromkeys(old.inputs, "0" * 64), [entry.name for entry in old.files])
+    write_record(folder / "manifest.json", made)
+
+
 # In traces.jsonl sh_conflict begins at line 10; answers.jsonl begins with those to direct calls.
 FORGERIES: dict[str, tuple[int, str, Callable[[Path], None]]] = {
     "a call's ids": (23, "calls.jsonl", flip_ids),
@@ -181,6 +197,9 @@ FORGERIES: dict[str, tuple[int, str, Callable[[Path], None]]] = {
     ),
     "a candidate": (24, "candidates.jsonl", edit("candidates.jsonl", 0, lambda r: r["candidates"][0].update(entity="Oslo"))),
     "an answer's ids": (20, "answers.jsonl", edit("calls/answers.jsonl", 0, lambda r: r.update(output_ids=[-5]))),
+    "no environment": (20, "environments.jsonl", lambda run: empty(run / SERVED / "environments.jsonl")),
+    "an environment twice": (20, "environments.jsonl", lambda run: double(run / SERVED / "environments.jsonl")),
+    "what it was made from": (23, "pipelines/manifest.json", lambda run: forge_inputs(run / SERVED)),
     "an environment": (26, "seal.json", edit("environments.jsonl", 0, lambda r: r.update(engine="another"))),
 }
 
@@ -191,6 +210,50 @@ def test_a_forgery_with_fitting_hashes_breaks_its_own_link(copied_served_run: Pa
     forge(copied_served_run)
     reseal(copied_served_run)
     assert named in coldread("replay", str(copied_served_run), code=code).stderr
+
+
+def forge_traces(run: Path, forge: Callable[[list[dict[str, Any]]], list[dict[str, Any]]]) -> None:
+    """Other traces, with fitting hashes and counts, so that nothing but the plan itself knows what is missing."""
+    path = run / SERVED / "traces.jsonl"
+    made = forge(lines(path))
+    path.write_bytes(b"".join(msgspec.json.encode(trace, order="sorted") + b"\n" for trace in made))
+    reseal(run, **counts(run, questions=len(made)))
+
+
+def _without(key: str, value: str) -> Callable[[list[dict[str, Any]]], list[dict[str, Any]]]:
+    return lambda traces: [trace for trace in traces if trace[key] != value]
+
+
+@pytest.mark.parametrize(
+    ("forge", "named"),
+    [
+        (lambda traces: traces[1:], "line 1: pipeline 'direct', question 'ada/1', where"),
+        (lambda traces: traces[:-1], "line 35: no trace"),
+        (_without("pipeline", "car"), "line 31: no trace"),
+        (_without("question", "ada/1"), "question 'ada/1'"),
+        (lambda traces: [*traces, traces[-1]], "line 36: pipeline 'car', question 'carl/1', where"),
+        (lambda traces: [traces[1], traces[0], *traces[2:]], "line 1: pipeline 'direct', question 'ada/1', where"),
+        (lambda traces: [{**traces[0], "pipeline": "direct_x"}, *traces[1:]], "line 1: pipeline 'direct_x'"),
+        (lambda traces: [{**traces[0], "question": "zz"}, *traces[1:]], "line 1: pipeline 'direct', question 'zz'"),
+    ],
+)
+def test_traces_that_are_not_those_of_the_plan_are_refused(
+    copied_served_run: Path, forge: Callable[[list[dict[str, Any]]], list[dict[str, Any]]], named: str
+) -> None:
+    forge_traces(copied_served_run, forge)
+    shutil.rmtree(copied_served_run / "scores")
+    for command in ("replay", "score"):
+        more = ["--no-tokens"] if command == "replay" else []
+        assert named in coldread(command, str(copied_served_run), *more, code=20).stderr
+    assert not (copied_served_run / "scores").exists()
+
+
+def test_everything_that_counts_traces_refuses_those_that_lack_one(served_run: Path, copied_served_run: Path) -> None:
+    forge_traces(copied_served_run, lambda traces: traces[:-1])
+    run = str(copied_served_run)
+    for command in (["pipelines"], ["table"], ["report"], ["show", "ada/0"], ["score"], ["replay"]):
+        assert "line 35: no trace" in coldread(command[0], run, *command[1:], code=20).stderr
+    assert "line 35: no trace" in coldread("compare", str(served_run), "tiny", "tiny", "--other", run, code=20).stderr
 
 
 def test_resealing_an_honest_run_still_replays(copied_served_run: Path) -> None:
@@ -277,6 +340,9 @@ def test_a_reader_may_serve_pipelines_and_read_no_view(tiny_model: Path, tmp_pat
     assert [(row["view"], row["requests"]) for row in printed("table", str(run))["rows"]] == [("sh_conflict", 5)]
     coldread("report", str(run))
     assert "reads no view" in coldread("probe", str(run), code=10).stderr
+    # No view was read, so that every environment of the seal is one that answered pipelines.
+    reseal(run, environments=(*seal["environments"], {"engine": "theirs", "gpu": "none"}))
+    assert "answered nothing" in coldread("replay", str(run), "--no-tokens", code=26).stderr
 
 
 def test_pipelines_that_an_earlier_experiment_named_are_put_away(
@@ -293,6 +359,25 @@ def test_pipelines_that_an_earlier_experiment_named_are_put_away(
     coldread("run", str(write_experiment(tmp_path, tiny_model, views=["cmc"], readers=reader)), *more)
     assert not (tmp_path / "run" / SERVED).exists()
     coldread("replay", str(tmp_path / "run"))
+
+
+@pytest.mark.parametrize("after", ["", " Done."])
+def test_an_honest_empty_list_is_an_answer_whatever_is_said_after_it(
+    tiny_model: Path, tmp_path: Path, plugin: Callable[..., Path], after: str
+) -> None:
+    plugin(engine()[0], SPEAKS + f"\ndef say(self, text):\n    return '{{\"candidates\": []}}{after}'\n")
+    rows = json.loads(json.dumps(ROWS))
+    rows[0]["questions"][0]["answers"] = ["no answer"]
+    pipelines = serving_reader(tiny_model, pipelines=["sh_conflict"])
+    experiment = write_experiment(tmp_path, tiny_model, views=["cmc"], readers=pipelines)
+    run = tmp_path / "run"
+    coldread("run", str(experiment), "--data", str(write_rows(tmp_path, rows)), "--out", str(run))
+    scores = [score for score in lines(run / "scores/tiny/scores.jsonl") if score["view"] == "sh_conflict"]
+    assert [(score["finish_reason"], score["metrics"]["subem"]) for score in scores] == [("stop", True)] + [("stop", False)] * 4
+    (row,) = (row for row in printed("table", str(run))["rows"] if row["view"] == "sh_conflict")
+    assert row["failed"] == 0
+    coldread("replay", str(run))
+    assert ("text after the JSON" in coldread("show", str(run), "ada/0").stdout) is bool(after)
 
 
 FAILS = """
@@ -513,6 +598,17 @@ def test_an_unscored_run_is_diagnosed_without_labels(copied_served_run: Path) ->
     assert found["metric"] is None
     assert not {"isolation", "complementarity"} & found["readers"]["tiny"].keys()
     assert "sh_conflict" in coldread("pipelines", str(copied_served_run)).stdout
+
+
+def test_seconds_are_marked_as_unsealed_and_a_damaged_file_of_them_is_as_good_as_none(copied_served_run: Path) -> None:
+    found = printed("pipelines", str(copied_served_run))["readers"]["tiny"]
+    assert found["seconds_sealed"] is False
+    assert "seconds are not covered by the seal" in " ".join(coldread("pipelines", str(copied_served_run)).stdout.split())
+    for damaged in (b"{}", b"\xff\n", b""):
+        (copied_served_run / SERVED / "timings.json").write_bytes(damaged)
+        stages = printed("pipelines", str(copied_served_run))["readers"]["tiny"]["stages"]
+        assert {stage["seconds"] for stage in stages.values()} == {None}
+    coldread("replay", str(copied_served_run))
 
 
 def test_the_printed_diagnostics_fit_and_cut_no_number(served_run: Path) -> None:

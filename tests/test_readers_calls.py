@@ -448,6 +448,31 @@ def test_an_answer_whose_ids_do_not_say_its_text_is_named(copied: Path, tiny_mod
         check_transcript(recorded, again)
 
 
+@pytest.mark.parametrize("number", [0, 1, 3, 4])
+def test_an_answer_that_names_another_end_than_its_ids_have_is_named(copied: Path, tiny_model: Path, number: int) -> None:
+    lines = (copied / "answers.jsonl").read_bytes().splitlines()
+    true = msgspec.json.decode(lines[number], type=Prediction)
+    settings = read_transcript(copied).settings
+    assert true.finish_reason == ("stop" if true.output_ids[-1] in settings.stop_ids else "length")
+    forged = msgspec.structs.replace(true, finish_reason="length" if true.finish_reason == "stop" else "stop")
+    lines[number] = encode(forged)
+    (copied / "answers.jsonl").write_bytes(b"".join(line + b"\n" for line in lines))
+    recorded, again = run_again(copied, tiny_model)
+    with pytest.raises(OutputLinkError, match=f"line {number + 1}, .*: it says '{forged.finish_reason}'"):
+        check_transcript(recorded, again)
+
+
+def test_an_answer_that_ended_by_a_rule_of_its_engine_is_taken_as_it_is(copied: Path, tiny_model: Path) -> None:
+    # Neither at a stop id nor at the cap: its ids tell nothing.
+    lines = (copied / "answers.jsonl").read_bytes().splitlines()
+    true = msgspec.json.decode(lines[4], type=Prediction)
+    ids = tuple(i for i in true.output_ids if i not in read_transcript(copied).settings.stop_ids)[:1]
+    said = msgspec.structs.replace(true, output_ids=ids, text=ChatTokenizer(tiny_model).decode(ids), finish_reason="stop")
+    lines[4] = encode(said)
+    (copied / "answers.jsonl").write_bytes(b"".join(line + b"\n" for line in lines))
+    assert check_transcript(*run_again(copied, tiny_model)) == 5
+
+
 def test_input_ids_that_were_altered_are_named(copied: Path, tiny_model: Path) -> None:
     data = bytearray((copied / "inputs.u32").read_bytes())
     data[-4] ^= 1

@@ -1,6 +1,7 @@
 """The step that runs a reader's pipelines, and its replay on the answers that were recorded."""
 
 from collections.abc import Callable, Sequence
+from itertools import product, zip_longest
 from pathlib import Path
 
 from extract.pipelines.records import CandidateList, Trace
@@ -8,15 +9,16 @@ from extract.pipelines.schedule import Assembled, pipeline_settings, run_pipelin
 from extract.steps import Spent, spent
 from offline.asking import pipeline_reader
 from offline.canonical import compare_lines, digest_of, read_lines, read_record, write_lines, write_record
-from offline.errors import OutputLinkError
+from offline.errors import AlteredError, InputLinkError, OutputLinkError, StorageError
 from offline.experiment import ReaderPlan, ResolvedExperiment
-from offline.run_folder import SIDE, RunFolder
+from offline.run_folder import MANIFEST, SIDE, RunFolder, read_manifest
 from offline.steps import fresh, read_data
 from readers.calls import SETTINGS, Caller, Recorded, Transcript, check_transcript, write_transcript
 from readers.live import Progress, live_caller
 from readers.pins import locate
 from readers.process import forbidden_paths
 from readers.read import keep_tokenizer
+from readers.records import Model
 from readers.requests import check_settings
 from readers.seal import PIPELINES, reads_folder
 from readers.served import Tokenizer
@@ -70,13 +72,26 @@ def pipelines_step(
         write_transcript(folder / TRANSCRIPT, caller.transcript)
         write_lines(folder / ENVIRONMENTS, environments())
 
-    inputs = {
+    inputs = pipelines_inputs(run, experiment, plan, caller.settings.model)
+    return run.step(f"reads/{plan.reader.name}/{PIPELINES}", inputs, write)
+
+
+def pipelines_inputs(run: RunFolder, experiment: ResolvedExperiment, plan: ReaderPlan, model: Model) -> dict[str, str]:
+    """What a reader's pipelines are made from, as the step's manifest records it."""
+    return {
         "data": fresh(run, experiment, "data").digest,
         "configuration": pipelines_configuration(experiment, plan),
-        "reader": digest_of(caller.settings.reader),
-        "model": caller.settings.model.fingerprint,
+        "reader": digest_of(pipeline_reader(plan.reader, pipeline_settings(experiment))),
+        "model": model.fingerprint,
     }
-    return run.step(f"reads/{plan.reader.name}/{PIPELINES}", inputs, write)
+
+
+def check_inputs(run: RunFolder, experiment: ResolvedExperiment, plan: ReaderPlan, model: Model) -> None:
+    """InputLinkError unless the manifest of a reader's pipelines records what they are made from."""
+    folder = pipelines_folder(run, plan.reader.name)
+    stored, due = read_manifest(folder).inputs, pipelines_inputs(run, experiment, plan, model)
+    if differing := [name for name in sorted({*stored, *due}) if stored.get(name) != due.get(name)]:
+        raise InputLinkError(f"{folder / MANIFEST}: it names another {differing[0]} than these pipelines were made from")
 
 
 def _run(run: RunFolder, experiment: ResolvedExperiment, plan: ReaderPlan, caller: Caller) -> Assembled:
@@ -85,8 +100,20 @@ def _run(run: RunFolder, experiment: ResolvedExperiment, plan: ReaderPlan, calle
 
 
 def read_traces(run: RunFolder, reader: str) -> tuple[Trace, ...]:
-    """The stored traces of a reader's pipelines, by pipeline and question."""
-    return tuple(read_lines(pipelines_folder(run, reader) / TRACES, Trace))
+    """The stored traces of a reader's pipelines, by pipeline and question.
+
+    AlteredError unless there is one for each pipeline that the experiment names and each question, in their order.
+    """
+    path = pipelines_folder(run, reader) / TRACES
+    traces = tuple(read_lines(path, Trace))
+    named = next((plan.pipelines or () for plan in run.experiment().readers if plan.reader.name == reader), ())
+    due = product(named, (question.id for question in read_data(run).questions))
+    found = ((trace.pipeline, trace.question) for trace in traces)
+    for number, (wanted, there) in enumerate(zip_longest(due, found), 1):
+        if wanted != there:
+            said, here = ("no trace" if key is None else f"pipeline {key[0]!r}, question {key[1]!r}" for key in (wanted, there))
+            raise AlteredError(f"{path}, line {number}: {here}, where the experiment and its questions ask for {said}")
+    return traces
 
 
 def read_candidates(run: RunFolder, reader: str) -> tuple[CandidateList, ...]:
@@ -100,9 +127,13 @@ def read_environments(run: RunFolder, reader: str) -> tuple[dict[str, str], ...]
 
 
 def read_spent(run: RunFolder, reader: str) -> Spent | None:
-    """What answering a reader's pipelines took; None where the run does not tell."""
-    path = pipelines_folder(run, reader) / SIDE
-    return read_record(path, Spent) if path.is_file() else None
+    """What answering a reader's pipelines took; None where the run does not tell, be it that the file, which no seal covers,
+    cannot be read.
+    """
+    try:
+        return read_record(pipelines_folder(run, reader) / SIDE, Spent)
+    except (AlteredError, StorageError):
+        return None
 
 
 def replay_pipelines(
