@@ -65,6 +65,7 @@ def _rows(
     scored: Scored, contrast: DeclaredContrast, members: frozenset[str], metric: str, declared: bool
 ) -> Iterator[Contrast]:
     a, b = scored.sides(contrast)
+    views = (contrast.a, contrast.b) if contrast.view is None else (contrast.view, contrast.view)
     for hop_class, questions in by_hops(a, members, contrast.population):
         outcomes = [(a[question].metrics[metric], b[question].metrics[metric]) for question in questions]
         pairs = count_pairs(outcomes)
@@ -93,6 +94,7 @@ def _rows(
             chi_square_p=_p(chi_square_p),
             holm_p=None,
             declared=declared,
+            fallbacks=scored.fallen_back(views, questions),
         )
 
 
@@ -133,6 +135,7 @@ def _interaction(scored: Scored, item: DeclaredInteraction, members: frozenset[s
             low=f"{low:.2f}",
             high=f"{high:.2f}",
             declared=item in scored.analysis.interactions,
+            fallbacks=scored.fallen_back((item.a, item.b, item.c, item.d), questions),
         )
 
 

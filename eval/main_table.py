@@ -106,6 +106,7 @@ def summarise(asked: Sequence[Asked], packets: Mapping[str, Packet], metric: str
         "output_mean": round(sum(item.output_size for item in asked) / len(asked), 1),
         "requests": len({name for item in asked for name in item.requests}),
         "truncated": sum(packets[item.score.question].truncated for item in asked if packets),
+        "fallbacks": sum(packets[item.score.question].fallback is not None for item in asked if packets),
         "cut": sum(item.score.cut > 0 for item in asked),
         "failed": sum(item.score.finish_reason == "error" for item in asked),
     }

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from msgspec import UNSET
 
+from eval.fallbacks import fallback_lines, fallbacks
 from eval.labels import commitment, labels_step
 from eval.populations import check_populations
 from eval.score import score_run
@@ -132,10 +133,13 @@ def encode(run: RunFolder, experiment: ResolvedExperiment, say: Say, progress: T
 
 
 def freeze(run: RunFolder, experiment: ResolvedExperiment, say: Say) -> None:
-    """Packets of every view."""
+    """Packets of every view; says which views show fallbacks."""
     measure, name = make_measure(run, experiment)
     written = freeze_step(run, experiment, measure, name)
-    say("freeze", f"{_done(written)}: {len(experiment.views)} views, {len(read_data(run).questions)} questions")
+    questions = len(read_data(run).questions)
+    say("freeze", f"{_done(written)}: {len(experiment.views)} views, {questions} questions")
+    for line in fallback_lines(fallbacks(run, experiment.views), questions):
+        say("freeze", line)
 
 
 def read_all(

@@ -9,8 +9,10 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from eval.fallbacks import fallback_lines, fallbacks
 from eval.score import read_cells
 from offline.run_folder import RunFolder
+from offline.steps import read_data
 
 _DIRECTIONS = frozenset("\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
 # Evidence lines that a story prints; --json prints all.
@@ -38,7 +40,7 @@ def percent(count: int, of: int) -> str:
 def scores(console: Console, run: RunFolder) -> None:
     """One table a reader: accuracy by view, hop class and, where there are several, history length, with Wilson intervals.
 
-    `cut` counts questions whose evidence was cut to the reader's input cap.
+    `cut` counts questions whose evidence was cut to the reader's input cap. Below, a line for each view that shows fallbacks.
     """
     for plan in run.experiment().readers:
         cells = read_cells(run, plan.reader.name)
@@ -64,6 +66,9 @@ def scores(console: Console, run: RunFolder) -> None:
                 *counts,
             )
         console.print(table)
+    views = list(dict.fromkeys(view for plan in run.experiment().readers for view in plan.views))
+    for line in fallback_lines(fallbacks(run, views), len(read_data(run).questions)):
+        console.print(escape(line), highlight=False, soft_wrap=True)
 
 
 def _size(count: int | None) -> str:
