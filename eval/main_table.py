@@ -92,7 +92,7 @@ def _groups(asked: Sequence[Asked], by_length: bool) -> Iterator[tuple[str | Non
 
 def summarise(asked: Sequence[Asked], packets: Mapping[str, Packet], metric: str, unit: str) -> dict[str, Any]:
     """Accuracy by hop class and costs. requests: distinct ones given to the model; failed: questions that a fault left
-    without an answer.
+    without an answer; capped: those whose answer the output cap ended.
 
     packets: by question; a pipeline has none.
     """
@@ -109,6 +109,7 @@ def summarise(asked: Sequence[Asked], packets: Mapping[str, Packet], metric: str
         "fallbacks": sum(packets[item.score.question].fallback is not None for item in asked if packets),
         "cut": sum(item.score.cut > 0 for item in asked),
         "failed": sum(item.score.finish_reason == "error" for item in asked),
+        "capped": sum(item.score.finish_reason == "length" for item in asked),
     }
 
 

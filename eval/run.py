@@ -29,7 +29,7 @@ from readers.pins import check_pin
 from readers.probe import certificate_line
 from readers.read import Progress, is_sealed, make_measure, probe_reader, read
 from readers.records import Certificate, Encoded, RerankedBy, StageCounts
-from readers.seal import SEAL, PipelineFacts, pipelines_line, reads_folder
+from readers.seal import SEAL, PipelineFacts, ended_by_cap, pipelines_line, reads_folder
 
 STEPS = ("load", "extract", "encode", "freeze", "read", "score")
 
@@ -164,11 +164,14 @@ def read_all(
             if len(plans) > 1:
                 say("read", f"{plan.reader.name}: not read: {error}")
             continue
+        capped = sum(ended_by_cap(run, plan.reader.name).values())
         say(
             "read",
             f"{plan.reader.name}: {'up to date' if before else 'sealed'}, "
             f"{seal.counts.scheduled} questions through {seal.counts.generated} requests, {seal.counts.failed} failed, "
-            f"{seal.counts.cut} with evidence cut, seal {seal.root}; {certificate_line(seal.certificate)}"
+            f"{seal.counts.cut} with evidence cut, "
+            + (f"{capped} ended by the output cap of {plan.reader.output_cap} tokens, " if capped else "")
+            + f"seal {seal.root}; {certificate_line(seal.certificate)}"
             + (f"; {pipelines_line(seal.counts.pipelines, seal.sampled or ())}" if seal.counts.pipelines else ""),
         )
     if failed:

@@ -23,7 +23,7 @@ from offline.experiment import ResolvedExperiment
 from offline.run_folder import RunFolder
 from offline.steps import read_data
 from readers.records import Scheduled, Seal
-from readers.seal import read_predictions, read_seal, reads_folder
+from readers.seal import ended_by_cap, read_predictions, read_seal, reads_folder
 
 __all__ = ["score_run", "substring_exact_match"]
 
@@ -202,6 +202,7 @@ def score_summary(run: RunFolder, experiment: ResolvedExperiment) -> dict[str, A
             "scheduled": seal.counts.scheduled,
             "failed": seal.counts.failed,
             "cut": seal.counts.cut,
+            "capped": ended_by_cap(run, name),
             **({"pipelines": msgspec.to_builtins(seal.counts.pipelines)} if seal.counts.pipelines else {}),
         }
         for cell in read_cells(run, name):

@@ -13,6 +13,7 @@ from eval.fallbacks import fallback_lines, fallbacks
 from eval.score import read_cells
 from offline.run_folder import RunFolder
 from offline.steps import read_data
+from readers.seal import ended_by_cap
 
 _DIRECTIONS = frozenset("\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
 # Evidence lines that a story prints; --json prints all.
@@ -40,8 +41,10 @@ def percent(count: int, of: int) -> str:
 def scores(console: Console, run: RunFolder) -> None:
     """One table a reader: accuracy by view, hop class and, where there are several, history length, with Wilson intervals.
 
-    `cut` counts questions whose evidence was cut to the reader's input cap. Below, a line for each view that shows fallbacks.
+    `cut` counts questions whose evidence was cut to the reader's input cap. Below, a line for each view of which the output
+    cap ended answers, or that shows fallbacks.
     """
+    questions = len(read_data(run).questions)
     for plan in run.experiment().readers:
         cells = read_cells(run, plan.reader.name)
         blind = blind_text(all(cell.blind for cell in cells))
@@ -66,8 +69,12 @@ def scores(console: Console, run: RunFolder) -> None:
                 *counts,
             )
         console.print(table)
+        for view, count in ended_by_cap(run, plan.reader.name).items():
+            cap = f"the output cap of {plan.reader.output_cap} tokens"
+            line = f"{plan.reader.name}, {view}: {count} of {questions} answers ended by {cap}, scored as they stand"
+            console.print(escape(line), highlight=False, soft_wrap=True)
     views = list(dict.fromkeys(view for plan in run.experiment().readers for view in plan.views))
-    for line in fallback_lines(fallbacks(run, views), len(read_data(run).questions)):
+    for line in fallback_lines(fallbacks(run, views), questions):
         console.print(escape(line), highlight=False, soft_wrap=True)
 
 

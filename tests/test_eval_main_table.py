@@ -49,7 +49,7 @@ def test_a_row_counts_by_hand() -> None:
     items = [
         asked("a", "sh", True, "one", (10, 3)),
         asked("b", "sh", False, "one", (10, 3)),
-        asked("c", "sh", True, "two", (30, 64), cut=2),
+        asked("c", "sh", True, "two", (30, 64), cut=2, finish_reason="length"),
         asked("d", "mh", False, "three", (90, 0), finish_reason="error", too_long=True),
     ]
     shown = {"a": "latest_state", "c": "raw_history", "d": "raw_history"}
@@ -62,7 +62,7 @@ def test_a_row_counts_by_hand() -> None:
     }
     # (10 + 10 + 30 + 90) / 4 and (3 + 3 + 64 + 0) / 4; "one" is asked twice, "three" was never given to the model.
     assert (row["input_mean"], row["output_mean"], row["requests"]) == (35.0, 17.5, 2)
-    assert (row["truncated"], row["fallbacks"], row["cut"], row["failed"]) == (2, 3, 1, 1)
+    assert (row["truncated"], row["fallbacks"], row["cut"], row["failed"], row["capped"]) == (2, 3, 1, 1, 1)
 
 
 def result(*units: str) -> dict[str, Any]:
@@ -143,10 +143,10 @@ def test_every_form_tells_the_same_of_a_released_run(tmp_path: Path) -> None:
         table(GOLDEN, "--format", "csv")
         .split("\n")[1]
         .startswith(
-            "cmc,tiny,all,subem,4,0,0.00,0.00,48.99,1,0,0.00,0.00,79.35,tokens,456.4,12.0,5,0,1,0,0,blind,17,0.339,this run"
+            "cmc,tiny,all,subem,4,0,0.00,0.00,48.99,1,0,0.00,0.00,79.35,tokens,456.4,12.0,5,0,1,0,0,5,blind,17,0.339,this run"
         )
     )
-    assert "cmc & tiny & blind & 0.00 (0.00-48.99) & 0.00 (0.00-79.35) & 456.4 & 12.0 & 5 & 0 & 1 & 0 & 0 \\\\" in table(
+    assert "cmc & tiny & blind & 0.00 (0.00-48.99) & 0.00 (0.00-79.35) & 456.4 & 12.0 & 5 & 0 & 1 & 0 & 0 & 5 \\\\" in table(
         GOLDEN, "--format", "latex"
     )
     assert [(row["view"], float(row["input_mean"])) for row in rows] == [(r["view"], r["input_mean"]) for r in told["rows"]]
@@ -167,7 +167,7 @@ def test_fallbacks_are_counted_in_every_form_and_in_the_report(copied_run: Path)
     found = fallbacks_of(copied_run)
     assert found == {"cmc": 1, "stale_closure": 1, "raw_history": 0, "closed_book": 0}
     rows = csv.DictReader(io.StringIO(table(copied_run, "--format", "csv"), newline=""))
-    assert {row["view"]: int(row["fallback"]) for row in rows} == found
+    assert {row["view"]: int(row["fallbacks"]) for row in rows} == found
     assert {row["view"]: row["fallbacks"] for row in json.loads(table(copied_run, "--json"))["rows"]} == found
     page = make_report(RunFolder(copied_run))[0].decode()
     for text in (table(copied_run), table(copied_run, "--format", "latex"), html.unescape(page)):
@@ -181,6 +181,16 @@ def test_a_table_without_fallbacks_has_neither_column_nor_note(tiny_model: Path,
     coldread("run", str(experiment), "--data", str(write_rows(tmp_path)), "--out", str(run))
     for form in ("markdown", "latex", "csv"):
         assert "fallback" not in table(run, "--format", form)
+
+
+def test_answers_that_the_output_cap_ended_have_a_column_and_a_note() -> None:
+    told = result("tokens")
+    assert not any("capped" in text for grid in grids(told) for text in (*grid.headings, *grid.notes))
+    told["rows"][0]["capped"] = 2
+    views, flat_table = grids(told)[0], flat(told)
+    assert (views.headings[-1], views.groups[0][0][-1]) == ("capped", 2)
+    assert any(note.startswith("capped: answers that ended by the reader's output cap") for note in views.notes)
+    assert flat_table.groups[0][0][flat_table.headings.index("capped")] == 2
 
 
 def test_rows_by_length_follow_the_pooled_row_and_add_up_to_it() -> None:
