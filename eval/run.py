@@ -187,7 +187,7 @@ def _serve(
     if not plan.pipelines or is_sealed(run, name):
         return None
     tell = progress(f"{name}, pipelines")
-    written = serve_pipelines(run, experiment, plan, lambda answered, wave: tell(0, 0, answered, wave))
+    written = serve_pipelines(run, experiment, plan, lambda answered, wave: tell("reading", answered, wave))
     stored = read_stored(run, name)
     say("read", f"{name}: pipelines {_done(written)}, {len(stored.traces)} traces")
     _say_costs(lambda what: say("read", f"{name}: {what}"), stored.transcript.counts(), read_spent(run, name), written)
