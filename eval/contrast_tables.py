@@ -6,6 +6,7 @@ from typing import Any
 from rich.console import Console
 from rich.markup import escape
 
+from eval.contrast_grids import NO_WIDTH, NO_WIDTH_NOTE
 from eval.tables import blind_text, new_table, percent
 
 # Two lines each and narrow, so that all fit.
@@ -51,6 +52,8 @@ def contrast(console: Console, result: dict[str, Any]) -> None:
         highlight=False,
         soft_wrap=True,
     )
+    if any("no_width" in row for row in (*result["contrasts"], *result["interactions"])):
+        console.print(NO_WIDTH_NOTE, highlight=False, markup=False)
 
 
 def _say_fallbacks(console: Console, row: dict[str, Any], sides: str) -> None:
@@ -88,7 +91,7 @@ def _declared(row: dict[str, Any]) -> str:
 
 
 def _interval(row: dict[str, Any]) -> str:
-    return f"[{row['low']}, {row['high']}]"
+    return f"[{row['low']}, {row['high']}]{NO_WIDTH * ('no_width' in row)}"
 
 
 def _p(p: str | None) -> str:

@@ -20,8 +20,8 @@ _SIZES = ("input_mean", "output_mean")
 _RARE = {
     "fallbacks": "fallback: questions for which the view chose nothing, or might not choose because a record is unresolved; "
     "they were shown latest_state or raw_history instead, and their answers are not of the view's own choice.",
-    "capped": "capped: answers that ended by the reader's output cap; one that was still thinking, or had not come to the point, "
-    "is scored as it stands.",
+    "capped": "capped: answers that ended by the reader's output cap; one that was still thinking, or had not come to the "
+    "point, is scored as it stands.",
 }
 _NUMBERS = ("questions", "correct", "percent", "low", "high")
 
