@@ -84,14 +84,14 @@ def _size(count: int | None) -> str:
 
 def estimate(console: Console, result: dict[str, Any]) -> None:
     """What a run would cost, reader by reader."""
-    headings = ("questions", "requests", "input tokens", "output tokens <=", "minutes", "download")
+    headings = ("questions x views", "requests", "input tokens", "output tokens <=", "minutes", "download")
     table = new_table("dry run: nothing was read, nothing is kept", ("reader",), headings)
     for name, cost in result["readers"].items():
         lacking = cost["download"]
         size = "" if lacking is None else _size(lacking["bytes"])
         table.add_row(
             name,
-            str(cost["questions"]),
+            str(cost["scheduled"]),
             str(cost["requests"]),
             ("" if cost["tokens_counted"] else "~") + str(cost["input_tokens"]),
             str(cost["output_tokens_at_most"]),
@@ -118,6 +118,15 @@ def estimate(console: Console, result: dict[str, Any]) -> None:
     for name, cost in result["readers"].items():
         if cost["download"]:
             console.print(escape(f"{name}: would download {cost['download']['model']}"), highlight=False)
+        if probed := cost["certificate"]:
+            console.print(
+                escape(
+                    f"{name}: tokens and minutes with those of the certificate, which reads {probed['sample']} requests "
+                    f"{probed['readings']} times ({probed['input_tokens']} input tokens); `probe: 0` saves it"
+                ),
+                highlight=False,
+                soft_wrap=True,
+            )
         if served := cost.get("pipelines"):
             console.print(
                 escape(
