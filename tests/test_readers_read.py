@@ -12,8 +12,10 @@ from pathlib import Path
 import pytest
 from tiny import ANSWER, ROWS, coldread, frozen_run, start_coldread, their_reader, write_experiment, write_rows
 
+from eval.run import read_all
 from offline.canonical import digest_of, encode, read_lines
 from offline.errors import AlteredError
+from offline.run_folder import RunFolder
 from readers.journal import Journal
 from readers.records import JournalEntry, Output, Prediction, Scheduled
 
