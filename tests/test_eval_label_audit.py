@@ -133,7 +133,7 @@ def test_the_audit_of_a_scored_run_by_hand(tiny_model: Path, tmp_path: Path, plu
     }
     assert (multi["questions"], multi["correct"], multi["lowest"], multi["highest"]) == (1, 0, 0, 0)
     shown = coldread("labels", str(run)).stdout
-    assert "that leaves 1 of 3 statements of history 'carl' unresolved" in shown.replace("\n", " ")
+    assert "that leaves 1 of 3 statements of history 'carl' unresolved" in " ".join(shown.split())
     assert ["cmc", "sh", "superseded", "4", "2", "50.00", "2", "1", "50.00", "25.00", "75.00"] in [
         line.split() for line in shown.splitlines()
     ]
