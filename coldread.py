@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Protocol
 
 import msgspec
 import typer
@@ -54,8 +54,14 @@ def _print(as_json: bool, result: dict[str, Any], human: Callable[[Console], Non
     sys.stdout.flush()
 
 
+class _Tell(Protocol):
+    """Told of progress: (done, in all). doing: what has to be done before the next of them is; it may take minutes."""
+
+    def __call__(self, done: int, total: int, doing: str = "") -> None: ...
+
+
 @contextmanager
-def _bars(step: str, unit: str) -> Iterator[Callable[[str], Callable[[int, int], None]]]:
+def _bars(step: str, unit: str) -> Iterator[Callable[[str], _Tell]]:
     """A bar for each model on a terminal; elsewhere plain lines, at most one in ten seconds. (done, in all) of `unit`."""
     if not _messages.is_terminal:
         yield lambda model: _plain(step, model, unit)
@@ -69,33 +75,42 @@ def _bars(step: str, unit: str) -> Iterator[Callable[[str], Callable[[int, int],
     )
     with Progress(*columns, console=_messages) as bar:
 
-        def start(model: str) -> Callable[[int, int], None]:
+        def start(model: str) -> _Tell:
             task = bar.add_task(escape(model), total=None)
-            return lambda done, total: bar.update(task, completed=done, total=total)
+
+            def tell(done: int, total: int, doing: str = "") -> None:
+                bar.update(task, completed=done, total=total, description=escape(f"{model}: {doing}" if doing else model))
+
+            return tell
 
         yield start
 
 
-def _plain(step: str, model: str, unit: str) -> Callable[[int, int], None]:
+def _plain(step: str, model: str, unit: str) -> _Tell:
     last = 0.0
 
-    def tell(done: int, total: int) -> None:
+    def tell(done: int, total: int, doing: str = "") -> None:
         nonlocal last
-        if time.monotonic() - last >= 10 or done == total:
+        if doing:
+            _say(step, f"{model}: {doing}, {done} of {total} {unit} done")
+        elif time.monotonic() - last >= 10 or done == total:
             last = time.monotonic()
             _say(step, f"{model}: {done} of {total} {unit}")
 
     return tell
 
 
+_WAITING = {"starting": "starting its engine", "probing": "probing its engine"}
+
+
 @contextmanager
-def _progress() -> Iterator[Callable[[str], Callable[[int, int, int, int], None]]]:
-    """Of readers, which also count batches."""
+def _progress() -> Iterator[Callable[[str], Callable[[str, int, int], None]]]:
+    """Of readers, whose engines are started and probed before they read."""
     with _bars("read", "requests") as bars:
 
-        def start(reader: str) -> Callable[[int, int, int, int], None]:
+        def start(reader: str) -> Callable[[str, int, int], None]:
             tell = bars(reader)
-            return lambda _done, _all, requests, total: tell(requests, total)
+            return lambda doing, done, total: tell(done, total, _WAITING.get(doing, ""))
 
         yield start
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import msgspec
+from msgspec import UNSET
 
 from eval.outcomes import evidence_outcomes
 from eval.records import Contrast, Interaction
@@ -23,6 +24,7 @@ from eval.statistics import (
     interaction_values,
     mcnemar,
     mcnemar_chi_square,
+    no_width,
 )
 from offline.analysis import DeclaredContrast, DeclaredInteraction
 from offline.errors import ConfigurationError, StateError
@@ -65,11 +67,13 @@ def _rows(
     scored: Scored, contrast: DeclaredContrast, members: frozenset[str], metric: str, declared: bool
 ) -> Iterator[Contrast]:
     a, b = scored.sides(contrast)
+    views = (contrast.a, contrast.b) if contrast.view is None else (contrast.view, contrast.view)
     for hop_class, questions in by_hops(a, members, contrast.population):
         outcomes = [(a[question].metrics[metric], b[question].metrics[metric]) for question in questions]
         pairs = count_pairs(outcomes)
         texts = [scored.texts[question] for question in questions]
-        low, high = bootstrap([one - other for one, other in outcomes], texts)
+        differences = [one - other for one, other in outcomes]
+        low, high = bootstrap(differences, texts)
         statistic, chi_square_p = mcnemar_chi_square(pairs.only_a, pairs.only_b)
         yield Contrast(
             a=contrast.a,
@@ -93,6 +97,8 @@ def _rows(
             chi_square_p=_p(chi_square_p),
             holm_p=None,
             declared=declared,
+            fallbacks=scored.fallen_back(views, questions),
+            no_width=True if no_width(differences, texts) else UNSET,
         )
 
 
@@ -115,7 +121,8 @@ def _interaction(scored: Scored, item: DeclaredInteraction, members: frozenset[s
             for name in questions
         ]
         texts = [scored.texts[question] for question in questions]
-        low, high = bootstrap(interaction_values(outcomes), texts)
+        differences = interaction_values(outcomes)
+        low, high = bootstrap(differences, texts)
         first, second, third, fourth = (sum(column) for column in zip(*outcomes, strict=True))
         yield Interaction(
             a=item.a,
@@ -133,6 +140,8 @@ def _interaction(scored: Scored, item: DeclaredInteraction, members: frozenset[s
             low=f"{low:.2f}",
             high=f"{high:.2f}",
             declared=item in scored.analysis.interactions,
+            fallbacks=scored.fallen_back((item.a, item.b, item.c, item.d), questions),
+            no_width=True if no_width(differences, texts) else UNSET,
         )
 
 

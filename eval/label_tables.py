@@ -7,6 +7,7 @@ from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
+from eval.label_audit import unresolved_line
 from eval.tables import new_table, percent, printable
 
 # Findings of each screen, and links of a chain, that are printed; --json prints all.
@@ -27,6 +28,8 @@ def labels(console: Console, result: dict[str, Any]) -> None:
     for name, counts in result["screens"].items():
         screens.add_row(name, _MEANING[name], *(str(counts[hop_class]) for hop_class in hops))
     console.print(screens)
+    if line := unresolved_line(result["unresolved"]):
+        console.print(printable(line), markup=False, highlight=False)
     sizes = new_table("populations", ("name",), hops)
     _fold(sizes)
     for name, counts in result["populations"].items():

@@ -4,16 +4,25 @@ from typing import Any
 
 from eval.grid import Entry, Grid, Row
 
-# From the costs of a row in JSON to their headings, which also name what input and output are counted in.
+# From the costs of a row in JSON to their headings, which also name what input and output are counted in. Those of `_RARE` have
+# a column only where a row counts any.
 _COSTS = {
     "input_mean": "input",
     "output_mean": "output",
     "requests": "requests",
     "truncated": "truncated",
+    "fallbacks": "fallback",
     "cut": "cut",
     "failed": "failed",
+    "capped": "capped",
 }
 _SIZES = ("input_mean", "output_mean")
+_RARE = {
+    "fallbacks": "fallback: questions for which the view chose nothing, or might not choose because a record is unresolved; "
+    "they were shown latest_state or raw_history instead, and their answers are not of the view's own choice.",
+    "capped": "capped: answers that ended by the reader's output cap; one that was still thinking, or had not come to the "
+    "point, is scored as it stands.",
+}
 _NUMBERS = ("questions", "correct", "percent", "low", "high")
 
 
@@ -26,16 +35,18 @@ def grids(result: dict[str, Any]) -> tuple[Grid, Grid]:
     units = sorted({row["unit"] for row in ours})
     mixed = len(units) > 1
 
+    there = _costs(result)
+
     def cost(row: dict[str, Any], name: str) -> Entry:
         return f"{row[name]} {row['unit']}" if mixed and name in _SIZES and name in row else row.get(name)
 
     def line(row: dict[str, Any]) -> Row:
         length = [row["length"] or "all"] * lengths
         accuracies = (_shown(row["accuracy"].get(name), of[name]) for name in of)
-        return (row["view"], row["reader"], *length, _seal(row), *accuracies, *(cost(row, name) for name in _COSTS))
+        return (row["view"], row["reader"], *length, _seal(row), *accuracies, *(cost(row, name) for name in there))
 
     percents = (f"{name} % (n = {questions})" if questions else f"{name} %" for name, questions in of.items())
-    costs = (heading if mixed or name not in _SIZES else f"{heading} {units[0]}" for name, heading in _COSTS.items())
+    costs = (heading if mixed or name not in _SIZES else f"{heading} {units[0]}" for name, heading in there.items())
     headings = ("view", "reader", *["length"] * lengths, "sealed", *percents, *costs)
     groups = tuple(tuple(map(line, rows)) for rows in (ours, theirs) if rows)
     return Grid(headings, groups, 3 + lengths, _notes(result)), _readers(result)
@@ -43,7 +54,7 @@ def grids(result: dict[str, Any]) -> tuple[Grid, Grid]:
 
 def flat(result: dict[str, Any]) -> Grid:
     """Every number of the table in a column of its own; `source` tells this run's rows from published ones."""
-    classes = result["hop_classes"]
+    classes, there = result["hop_classes"], _costs(result)
 
     def line(row: dict[str, Any]) -> Row:
         numbers = [row["accuracy"].get(name, {}).get(number) for name in classes for number in _NUMBERS]
@@ -51,12 +62,20 @@ def flat(result: dict[str, Any]) -> Grid:
         source = f"published: {result['published']['source']}, {row['where']}" if "where" in row else "this run"
         whole: tuple[Entry, ...] = (_seal(row), facts.get("requests"), facts.get("seconds"), source)
         key = (row["view"], row["reader"], row["length"] or "all", result["metric"])
-        return (*key, *numbers, row.get("unit"), *(row.get(name) for name in _COSTS), *whole)
+        return (*key, *numbers, row.get("unit"), *(row.get(name) for name in there), *whole)
 
     numbers = (f"{name}_{number}" for name in classes for number in _NUMBERS)
     whole = ("sealed", "reader_requests", "reader_seconds", "source")
-    headings = ("view", "reader", "length", "metric", *numbers, "unit", *_COSTS, *whole)
+    headings = ("view", "reader", "length", "metric", *numbers, "unit", *there, *whole)
     return Grid(headings, (tuple(map(line, [*result["rows"], *_published(result)])),), 4)
+
+
+def _costs(result: dict[str, Any]) -> dict[str, str]:
+    return {name: heading for name, heading in _COSTS.items() if name not in _RARE or _any(result, name)}
+
+
+def _any(result: dict[str, Any], name: str) -> bool:
+    return any(row.get(name) for row in result["rows"])
 
 
 def _published(result: dict[str, Any]) -> list[dict[str, Any]]:
@@ -128,6 +147,7 @@ def _notes(result: dict[str, Any]) -> tuple[str, ...]:
     given = result["published"]
     notes = (
         ours,
+        *(note for name, note in _RARE.items() if _any(result, name)),
         any("sampled" in row for row in result["rows"]) and pipelines,
         sampled and f"Sampled, where all else is decoded greedily: {sampled}.",
         given and f"published: substring match as reported in {given['source']}; not measured here.",

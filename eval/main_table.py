@@ -92,7 +92,7 @@ def _groups(asked: Sequence[Asked], by_length: bool) -> Iterator[tuple[str | Non
 
 def summarise(asked: Sequence[Asked], packets: Mapping[str, Packet], metric: str, unit: str) -> dict[str, Any]:
     """Accuracy by hop class and costs. requests: distinct ones given to the model; failed: questions that a fault left
-    without an answer.
+    without an answer; capped: those whose answer the output cap ended.
 
     packets: by question; a pipeline has none.
     """
@@ -106,8 +106,10 @@ def summarise(asked: Sequence[Asked], packets: Mapping[str, Packet], metric: str
         "output_mean": round(sum(item.output_size for item in asked) / len(asked), 1),
         "requests": len({name for item in asked for name in item.requests}),
         "truncated": sum(packets[item.score.question].truncated for item in asked if packets),
+        "fallbacks": sum(packets[item.score.question].fallback is not None for item in asked if packets),
         "cut": sum(item.score.cut > 0 for item in asked),
         "failed": sum(item.score.finish_reason == "error" for item in asked),
+        "capped": sum(item.score.finish_reason == "length" for item in asked),
     }
 
 

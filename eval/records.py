@@ -2,6 +2,8 @@
 
 from typing import Literal
 
+from msgspec import UNSET, UnsetType
+
 from offline.canonical import Record
 from offline.records import HopClass
 
@@ -98,6 +100,9 @@ class Contrast(Record, frozen=True):
     B's; low, high: its bootstrap 95 % interval, percentage points; two decimals, as strings. chi_square: two decimals.
     mcnemar_p (exact), chi_square_p, holm_p: four significant digits. holm_p: corrected for the declared contrasts of the
     reader; None where the contrast is exploratory. declared: whether the experiment declared it, before anything was read.
+    fallbacks: questions of which A's and B's packets show a fallback, not the view's own choice; unset if none does.
+    no_width: set where all question texts have one and the same difference, as where none is discordant: low and high are then
+    equal because no resample can differ, and say nothing of how sure the points are.
     """
 
     a: str
@@ -122,12 +127,14 @@ class Contrast(Record, frozen=True):
     holm_p: str | None
     declared: bool
     format: Literal[1] = 1
+    fallbacks: tuple[int, ...] | UnsetType = UNSET
+    no_width: Literal[True] | UnsetType = UNSET
 
 
 class Interaction(Record, frozen=True):
     """(a - b) - (c - d) of four views of a reader: right answers of each, and the contrast in points with its interval.
 
-    points, low, high: as in `Contrast`.
+    points, low, high: as in `Contrast`; fallbacks too, of a, b, c and d; and no_width.
     """
 
     a: str
@@ -146,6 +153,8 @@ class Interaction(Record, frozen=True):
     high: str
     declared: bool
     format: Literal[1] = 1
+    fallbacks: tuple[int, ...] | UnsetType = UNSET
+    no_width: Literal[True] | UnsetType = UNSET
 
 
 class SideEvidence(Record, frozen=True):

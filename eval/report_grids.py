@@ -6,6 +6,7 @@ from typing import Any
 from eval import contrast_grids as grids
 from eval.contrasts import contrasts, interactions
 from eval.grid import Grid
+from eval.label_audit import unresolved_line
 from eval.report_source import METRIC, Source
 from eval.tables import percent
 from offline.analysis import DeclaredContrast
@@ -65,5 +66,6 @@ def sensitivity_grid(audit: dict[str, Any]) -> Grid | None:
     notes = (
         "Each screen: how many questions of the row it flags, and the percentages that the row would have if every one of them "
         "were wrong, or right.",
+        *filter(None, [unresolved_line(audit["unresolved"])]),
     )
     return Grid(("view", "reader", "hops", f"{METRIC} %", *screens), (rows,), 3, notes)

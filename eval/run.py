@@ -8,6 +8,7 @@ from pathlib import Path
 
 from msgspec import UNSET
 
+from eval.fallbacks import fallback_lines, fallbacks
 from eval.labels import commitment, labels_step
 from eval.populations import check_populations
 from eval.score import score_run
@@ -29,7 +30,7 @@ from readers.pins import check_pin
 from readers.probe import certificate_line
 from readers.read import Progress, is_sealed, make_measure, probe_reader, read
 from readers.records import Certificate, Encoded, RerankedBy, StageCounts
-from readers.seal import SEAL, PipelineFacts, pipelines_line, reads_folder
+from readers.seal import SEAL, PipelineFacts, ended_by_cap, pipelines_line, reads_folder
 
 STEPS = ("load", "extract", "encode", "freeze", "read", "score")
 
@@ -137,10 +138,13 @@ def encode(run: RunFolder, experiment: ResolvedExperiment, say: Say, progress: T
 
 
 def freeze(run: RunFolder, experiment: ResolvedExperiment, say: Say) -> None:
-    """Packets of every view."""
+    """Packets of every view; says which views show fallbacks."""
     measure, name = make_measure(run, experiment)
     written = freeze_step(run, experiment, measure, name)
-    say("freeze", f"{_done(written)}: {len(experiment.views)} views, {len(read_data(run).questions)} questions")
+    questions = len(read_data(run).questions)
+    say("freeze", f"{_done(written)}: {len(experiment.views)} views, {questions} questions")
+    for line in fallback_lines(fallbacks(run, experiment.views), questions):
+        say("freeze", line)
 
 
 def read_all(
@@ -165,11 +169,14 @@ def read_all(
             if len(plans) > 1:
                 say("read", f"{plan.reader.name}: not read: {error}")
             continue
+        capped = sum(ended_by_cap(run, plan.reader.name).values())
         say(
             "read",
             f"{plan.reader.name}: {'up to date' if before else 'sealed'}, "
             f"{seal.counts.scheduled} questions through {seal.counts.generated} requests, {seal.counts.failed} failed, "
-            f"{seal.counts.cut} with evidence cut, seal {seal.root}; {certificate_line(seal.certificate)}"
+            f"{seal.counts.cut} with evidence cut, "
+            + (f"{capped} ended by the output cap of {plan.reader.output_cap} tokens, " if capped else "")
+            + f"seal {seal.root}; {certificate_line(seal.certificate)}"
             + (f"; {pipelines_line(seal.counts.pipelines, seal.sampled or ())}" if seal.counts.pipelines else ""),
         )
     if failed:
@@ -185,7 +192,7 @@ def _serve(
     if not plan.pipelines or is_sealed(run, name):
         return None
     tell = progress(f"{name}, pipelines")
-    written = serve_pipelines(run, experiment, plan, lambda answered, wave: tell(0, 0, answered, wave))
+    written = serve_pipelines(run, experiment, plan, lambda answered, wave: tell("reading", answered, wave))
     stored = read_stored(run, name)
     say("read", f"{name}: pipelines {_done(written)}, {len(stored.traces)} traces")
     _say_costs(lambda what: say("read", f"{name}: {what}"), stored.transcript.counts(), read_spent(run, name), written)

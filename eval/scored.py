@@ -1,10 +1,14 @@
 """A scored run as its analyses need it: verified, its stored scores by reader, view and question. The labels stay closed."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
+
+from msgspec import UNSET, UnsetType
 
 from eval.audit import verify_run
 from eval.compare import check_same_messages, read_side, sealed_plan
+from eval.fallbacks import fallbacks
 from eval.populations import populations
 from eval.records import Score
 from eval.score import read_scores, stored_metrics
@@ -39,6 +43,15 @@ class Scored:
     def golds(self) -> dict[str, tuple[str, ...]]:
         """Gold answers by question, as the stored scores repeat them."""
         return {name: score.golds for scores in self.scores.values() for name, score in scores.items()}
+
+    @cached_property
+    def _fallbacks(self) -> Mapping[str, Collection[str]]:
+        return fallbacks(self.run, self.experiment.views)
+
+    def fallen_back(self, views: Sequence[str], questions: Sequence[str]) -> tuple[int, ...] | UnsetType:
+        """Of each of these views, how many of these questions show a fallback; unset if none does. A pipeline's never do."""
+        counts = tuple(sum(name in self._fallbacks.get(view, ()) for name in questions) for view in views)
+        return counts if any(counts) else UNSET
 
     def populations(self, names: Iterable[str]) -> dict[str, frozenset[str]]:
         """Question ids by population."""

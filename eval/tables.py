@@ -9,8 +9,11 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from eval.fallbacks import fallback_lines, fallbacks
 from eval.score import read_cells
 from offline.run_folder import RunFolder
+from offline.steps import read_data
+from readers.seal import ended_by_cap
 
 _DIRECTIONS = frozenset("\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
 # Evidence lines that a story prints; --json prints all.
@@ -38,8 +41,10 @@ def percent(count: int, of: int) -> str:
 def scores(console: Console, run: RunFolder) -> None:
     """One table a reader: accuracy by view, hop class and, where there are several, history length, with Wilson intervals.
 
-    `cut` counts questions whose evidence was cut to the reader's input cap.
+    `cut` counts questions whose evidence was cut to the reader's input cap. Below, a line for each view of which the output
+    cap ended answers, or that shows fallbacks.
     """
+    questions = len(read_data(run).questions)
     for plan in run.experiment().readers:
         cells = read_cells(run, plan.reader.name)
         blind = blind_text(all(cell.blind for cell in cells))
@@ -64,6 +69,13 @@ def scores(console: Console, run: RunFolder) -> None:
                 *counts,
             )
         console.print(table)
+        for view, count in ended_by_cap(run, plan.reader.name).items():
+            cap = f"the output cap of {plan.reader.output_cap} tokens"
+            line = f"{plan.reader.name}, {view}: {count} of {questions} answers ended by {cap}, scored as they stand"
+            console.print(escape(line), highlight=False, soft_wrap=True)
+    views = list(dict.fromkeys(view for plan in run.experiment().readers for view in plan.views))
+    for line in fallback_lines(fallbacks(run, views), questions):
+        console.print(escape(line), highlight=False, soft_wrap=True)
 
 
 def _size(count: int | None) -> str:
@@ -72,14 +84,14 @@ def _size(count: int | None) -> str:
 
 def estimate(console: Console, result: dict[str, Any]) -> None:
     """What a run would cost, reader by reader."""
-    headings = ("questions", "requests", "input tokens", "output tokens <=", "minutes", "download")
+    headings = ("questions x views", "requests", "input tokens", "output tokens <=", "minutes", "download")
     table = new_table("dry run: nothing was read, nothing is kept", ("reader",), headings)
     for name, cost in result["readers"].items():
         lacking = cost["download"]
         size = "" if lacking is None else _size(lacking["bytes"])
         table.add_row(
             name,
-            str(cost["questions"]),
+            str(cost["scheduled"]),
             str(cost["requests"]),
             ("" if cost["tokens_counted"] else "~") + str(cost["input_tokens"]),
             str(cost["output_tokens_at_most"]),
@@ -106,6 +118,15 @@ def estimate(console: Console, result: dict[str, Any]) -> None:
     for name, cost in result["readers"].items():
         if cost["download"]:
             console.print(escape(f"{name}: would download {cost['download']['model']}"), highlight=False)
+        if probed := cost["certificate"]:
+            console.print(
+                escape(
+                    f"{name}: tokens and minutes with those of the certificate, which reads {probed['sample']} requests "
+                    f"{probed['readings']} times ({probed['input_tokens']} input tokens); `probe: 0` saves it"
+                ),
+                highlight=False,
+                soft_wrap=True,
+            )
         if served := cost.get("pipelines"):
             console.print(
                 escape(

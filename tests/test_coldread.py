@@ -67,6 +67,10 @@ def test_the_packages_are_this_distributions_wherever_one_stands(tmp_path: Path)
         assert Path(path).is_relative_to(top) or path in installed
 
 
+def lines(path: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in path.read_text().splitlines()]
+
+
 def start(folder: Path, model: Path, *more: str, until: str = "freeze", code: int = 0, **changes: object) -> tuple[Path, str]:
     run = folder / "run"
     experiment, rows = write_experiment(folder, model, **changes), write_rows(folder)
@@ -148,15 +152,57 @@ def test_a_dry_run_counts_what_reading_then_sends_and_keeps_nothing(tiny_model: 
     before = sorted(tmp_path.rglob("*"))
     counted = json.loads(coldread("run", str(experiment), "--data", str(rows), "--dry-run", "--json").stdout)
     seal = json.loads((scored_run / "reads/tiny/seal.json").read_text())
-    assert counted["readers"]["tiny"]["questions"] == seal["counts"]["scheduled"]
+    assert counted["readers"]["tiny"]["scheduled"] == seal["counts"]["scheduled"]
     assert counted["readers"]["tiny"]["requests"] == seal["counts"]["generated"]
-    assert counted["readers"]["tiny"]["input_tokens"] == seal["counts"]["input_tokens"]
+    # The certificate comes on top: three readings of the requests that it really probed.
+    sizes = {r["digest"]: r["length"] for r in lines(scored_run / "reads/tiny/requests/requests.jsonl")}
+    probed = [sizes[p["request"]] for p in lines(scored_run / "reads/tiny/probes.jsonl") if p["condition"] == "alone"]
+    assert counted["readers"]["tiny"]["certificate"] == {"sample": 8, "readings": 3, "input_tokens": 3 * sum(probed)}
+    assert counted["readers"]["tiny"]["input_tokens"] == seal["counts"]["input_tokens"] + 3 * sum(probed)
+    assert counted["readers"]["tiny"]["output_tokens_at_most"] == 12 * (seal["counts"]["generated"] + 3 * 8)
     assert sorted(tmp_path.rglob("*")) == before
+
+
+def test_the_minutes_of_a_dry_run_are_with_the_certificate_and_a_line_says_so(tmp_path: Path) -> None:
+    reader = {"name": "tiny", "model": {"folder": str(tmp_path / "nowhere")}, "output_cap": 12, "batch_size": 4}
+
+    def plan(**changes: object) -> tuple[dict[str, Any], str]:
+        path = write_experiment(tmp_path, tmp_path, readers=[{"use": {**reader, **changes}}])
+        command = [
+            "run",
+            str(path),
+            "--data",
+            str(write_rows(tmp_path)),
+            "--dry-run",
+            "--input-rate",
+            "1",
+            "--output-rate",
+            "1",
+        ]
+        told = json.loads(coldread(*command, "--json").stdout)["readers"]["tiny"]
+        return told, " ".join(coldread(*command).stdout.split())
+
+    (bare, said), (two, said_of_two) = plan(engine="transformers", probe=0), plan(engine="transformers", probe=2)
+    assert bare["certificate"] is None
+    assert "certificate" not in said
+    assert "questions x views" in said
+    assert "which reads 2 requests 3 times" in said_of_two
+    # A token a second both ways: three readings of two requests and of their answers, at 12 tokens each.
+    more = two["certificate"]["input_tokens"]
+    assert two["input_tokens"] == bare["input_tokens"] + more
+    assert two["minutes"] == pytest.approx(bare["minutes"] + (more + 3 * 2 * 12) / 60, abs=0.11)
+    readings = {
+        "cached": plan(engine="vllm")[0],
+        "uncached": plan(engine="vllm", options={"enable_prefix_caching": False})[0],
+        "lone": plan(engine="transformers", batch_size=1)[0],
+    }
+    assert {name: told["certificate"]["readings"] for name, told in readings.items()} == {"cached": 5, "uncached": 3, "lone": 1}
 
 
 def test_a_dry_run_encodes_nothing_and_reckons_a_dense_view_as_bm25_in_its_place(tiny_model: Path, tmp_path: Path) -> None:
     views, encoder = ["fact_bm25", "fact_dense", "chunk_dense"], {"name": "e", "model": {"folder": str(tmp_path / "nowhere")}}
-    changes = {"views": views, "retrieval": {"encoder": encoder}, "settings": {"k": 1}}
+    reader = {"name": "tiny", "engine": "transformers", "model": {"folder": str(tiny_model)}, "probe": 0}
+    changes = {"views": views, "retrieval": {"encoder": encoder}, "settings": {"k": 1}, "readers": [{"use": reader}]}
     rows = write_rows(tmp_path)
 
     def estimate(**more: object) -> dict[str, Any]:
