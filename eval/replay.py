@@ -146,7 +146,7 @@ def _extract_again(run: RunFolder, experiment: ResolvedExperiment) -> tuple[Extr
     check_settings(folder / CALLS / SETTINGS, extractor.reader, recorded.transcript.settings, tokenizer)
     if read_manifest(folder).inputs.get("model") != recorded.transcript.settings.model.fingerprint:
         raise InputLinkError(f"{folder / CALLS / SETTINGS}: not the model that {MANIFEST} names")
-    caller = Caller(recorded.transcript.settings, tokenizer, recorded)
+    caller = Caller(recorded.transcript.settings, tokenizer, recorded, recorded.seeds)
     extracted = extract_by_model(read_data(run).histories, experiment, caller)
     made = check_transcript(recorded, caller.transcript)
     for name, records in extracted_files(extracted).items():

@@ -372,7 +372,10 @@ def test_evidence_that_no_call_had_room_for_is_counted_and_keeps_no_two_readers_
     [
         ({"pipelines": {"seed": -1}}, "seed -1"),
         ({"pipelines": {"seed": 1 << 63}}, "seed"),
-        ({"pipelines": {"temperature": "0"}}, "temperature"),
+        *(
+            ({"pipelines": {"temperature": text}}, f"temperature {text!r} is no plain decimal from 0.01 to below 100")
+            for text in ("0", "0_7", " 0.7 ", "0.009", "7e-1", "+1", ".7", "1.", "nan", "inf", "100", "٠.٧", "")
+        ),
         ({"readers": ["[/b]"]}, "pipeline name '[/b]'"),
     ],
 )
