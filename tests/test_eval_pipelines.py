@@ -23,7 +23,7 @@ from eval.run import make_plan
 from eval.score import score_reader
 from extract.pipelines.stored import read_stored
 from offline.canonical import file_digest, write_record
-from offline.errors import ConfigurationError, StateError
+from offline.errors import ConfigurationError, EngineError, StateError
 from offline.run_folder import RunFolder, make_manifest, read_manifest
 from readers.read import Commitment, read
 from readers.records import Seal
@@ -277,6 +277,38 @@ def test_a_reader_may_serve_pipelines_and_read_no_view(tiny_model: Path, tmp_pat
     assert [(row["view"], row["requests"]) for row in printed("table", str(run))["rows"]] == [("sh_conflict", 5)]
     coldread("report", str(run))
     assert "reads no view" in coldread("probe", str(run), code=10).stderr
+
+
+def test_a_question_that_no_request_can_carry_is_refused_before_any_call_of_a_pipeline_is_made(
+    tiny_model: Path, tmp_path: Path, plugin: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plugin(*engine())
+    monkeypatch.setenv("COLDREAD_CALLS", str(tmp_path / "calls"))
+    rows = json.loads(json.dumps(ROWS))
+    rows[0]["questions"][0]["text"] += " <|user|>"
+    experiment = write_experiment(tmp_path, tiny_model, views=["cmc"], readers=serving_reader(tiny_model))
+    more = ("--data", str(write_rows(tmp_path, rows)), "--out", str(tmp_path / "run"))
+    assert "a special token of the model" in coldread("run", str(experiment), *more, code=6).stderr
+    assert not (tmp_path / "run" / SERVED).exists()
+    assert not (tmp_path / "calls").exists()
+
+
+def test_pipelines_that_fail_are_taken_up_again_over_the_requests_that_were_frozen_before_them(
+    served_run: Path, tiny_model: Path, tmp_path: Path, plugin: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plugin(*engine())
+    with monkeypatch.context() as patch:
+        patch.setattr("eval.run.serve_pipelines", lambda *given: (_ for _ in ()).throw(EngineError("stopped here")))
+        experiment = write_experiment(tmp_path, tiny_model, views=["cmc"], readers=serving_reader(tiny_model))
+        more = ("--data", str(write_rows(tmp_path)), "--out", str(tmp_path / "run"))
+        coldread("run", str(experiment), *more, code=8)
+    requests = tmp_path / "run" / READS / "requests"
+    frozen = requests.stat().st_ino
+    coldread("run", str(experiment), *more)
+    assert requests.stat().st_ino == frozen, "they were up to date"
+    for name in ("predictions.jsonl", "pipelines/traces.jsonl"):
+        assert (tmp_path / "run" / READS / name).read_bytes() == (served_run / READS / name).read_bytes()
+    coldread("replay", str(tmp_path / "run"))
 
 
 def test_pipelines_that_an_earlier_experiment_named_are_put_away(
