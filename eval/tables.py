@@ -38,7 +38,8 @@ def percent(count: int, of: int) -> str:
 def scores(console: Console, run: RunFolder) -> None:
     """One table a reader: accuracy by view, hop class and, where there are several, history length, with Wilson intervals.
 
-    `cut` counts questions whose evidence was cut to the reader's input cap.
+    `cut` counts questions of a view whose evidence was cut to the reader's input cap, and of a pipeline those with a call that
+    left out retrieved records, to the evidence budget or to its input cap.
     """
     for plan in run.experiment().readers:
         cells = read_cells(run, plan.reader.name)
@@ -157,8 +158,8 @@ def _reader_lines(side: str, facts: dict[str, Any]) -> list[str]:
         f"   {facts['model']}, fingerprint {facts['fingerprint'][:12]}…",
         f"   {facts['engine']}, {_hardware(facts['dtype'], facts['device'])}; thinking: {facts['thinking']}",
         f"   input {unit}: mean {given['mean']}, at most {given['max']}; "
-        f"output {unit}: mean {made['mean']}, at most {made['max']} (cap {facts['output_cap']}{cap_unit}); "
-        f"failed {facts['failed']}, cut {facts['cut']}",
+        f"output {unit}: mean {made['mean']}, at most {made['max']} (cap {facts['output_cap']}{cap_unit})",
+        *(f"   {view}: cut {lost['cut']}, failed {lost['failed']}" for view, lost in facts["views"].items()),
     ]
 
 
