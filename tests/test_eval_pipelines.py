@@ -643,6 +643,23 @@ def test_the_main_table_has_a_row_for_each_pipeline_and_marks_what_sampled(serve
     ]
 
 
+def test_the_legend_says_of_a_pipeline_that_the_budget_cuts_it_too(
+    tiny_model: Path, tmp_path: Path, plugin: Callable[..., Path]
+) -> None:
+    plugin(*engine())
+    # The budget has no room for a record, and no input is near a cap: the view's packets are truncated, not cut further.
+    readers = serving_reader(tiny_model, pipelines=["direct"])
+    run = make_served_run(tmp_path, tiny_model, readers=readers, settings={"budget": 1})
+    view, pipeline = printed("table", str(run))["rows"]
+    assert (view["truncated"], view["cut"]) == (5, 0)
+    assert (pipeline["truncated"], pipeline["cut"]) == (0, 5)
+    legend = " ".join(coldread("table", str(run)).stdout.split())
+    assert (
+        "truncated: packets cut to the evidence budget. cut: questions whose packet was cut further, to the reader's" in legend
+    )
+    assert "left out records retrieved for it, be it to the evidence budget or to the input cap." in legend
+
+
 def test_a_view_and_a_pipeline_are_contrasted_and_the_contrast_can_be_declared(
     tiny_model: Path, tmp_path: Path, plugin: Callable[..., Path]
 ) -> None:
