@@ -107,7 +107,8 @@ def check_same_messages(a: Side, b: Side, view: str) -> None:
     evidence loses its `cut` oldest lines, which text and count determine. That the digests are those of the stored texts
     is what freezing makes them and `replay` proves again.
 
-    What a pipeline asks depends on what its reader answers; the same must be its settings, prompts, history and question.
+    What a pipeline asks depends on what its reader answers; the same must be its settings, prompts, history and question, and
+    what its first call left out or whether it was refused, which no answer decides.
     """
     ours, theirs = a.items[view], b.items[view]
     where = f"view {view!r} of {_name(a)} and {_name(b)}"
@@ -129,9 +130,20 @@ def check_same_messages(a: Side, b: Side, view: str) -> None:
 
 def _why(a: Side, b: Side, view: str, question: str) -> str:
     """What makes the messages of one question differ, and what to do."""
-    if view in (a.plan.pipelines or ()):
-        return "settings, prompts, histories or questions of the pipeline differ; start both runs from the same ones"
     (packet, cut, nothing), (other_packet, other_cut, _) = (s.items[view][question].given for s in (a, b))
+    short = a if nothing else b
+    if view in (a.plan.pipelines or ()):
+        if packet != other_packet:
+            return "settings, prompts, histories or questions of the pipeline differ; start both runs from the same ones"
+        if cut != other_cut:
+            return (
+                f"the first calls left out {cut} and {other_cut} of the records retrieved, for lack of room, so they differ; "
+                "start a run with a lower k or budget, or with one reader that leaves this pipeline out, and read again"
+            )
+        return (
+            f"the first call to {_name(short)} could not be made, as `coldread show` says why, so only the other was asked; "
+            "start a run in which that reader has a higher input_cap or leaves this pipeline out"
+        )
     if packet != other_packet:
         one, two = (next(p for p in read_packets(s.run, [view])[view] if p.question == question) for s in (a, b))
         return f"the packets differ in {_differing(one, two)}; freeze both runs from the same data, settings and prompt"
@@ -140,7 +152,6 @@ def _why(a: Side, b: Side, view: str, question: str) -> str:
             f"the input caps cut {cut} and {other_cut} evidence records, so the messages differ; "
             "start a run with a lower budget, or with one reader that leaves this view out, and read again"
         )
-    short = a if nothing else b
     return (
         f"too long for {_name(short)} even without evidence, so only the other was given it; "
         "start a run in which that reader has a higher input_cap or leaves this view out"
@@ -193,6 +204,15 @@ def paired_cells(ours: Mapping[str, Item], theirs: Mapping[str, Item], metric: s
     return {hop_class: _cell(count_pairs(found)) for hop_class, found in {**groups, "all": pooled}.items()}
 
 
+def _lost(items: Iterable[Item]) -> dict[str, int]:
+    """Questions of one view or pipeline with a `cut` above 0, and those that failed."""
+    scores = [item.score for item in items]
+    return {
+        "cut": sum(score.cut > 0 for score in scores),
+        "failed": sum(score.finish_reason == "error" for score in scores),
+    }
+
+
 def _cell(pairs: Pairs) -> dict[str, Any]:
     return {
         "questions": pairs.questions,
@@ -236,8 +256,7 @@ def _facts(side: Side, views: Sequence[str]) -> dict[str, Any]:
         f"input_{unit}": _spread(item.input_size for item in items),
         f"output_{unit}": _spread(item.output_size for item in items),
         "output_cap": reader.output_cap,
-        "failed": sum(item.score.finish_reason == "error" for item in items),
-        "cut": sum(item.score.cut > 0 for item in items),
+        "views": {view: _lost(side.items[view].values()) for view in views},
     }
 
 

@@ -18,6 +18,8 @@ _EVIDENCE = ("\nheld", "\nanswered", "\n%", "\nlost", "lacking\na record", "lack
 def contrast(console: Console, result: dict[str, Any]) -> None:
     """A table for each contrast: its rows by hop class, and what evidence explains of them, if that was asked for.
 
+    Below it, of all its questions, those whose evidence was cut and those that failed, side by side.
+
     held: questions whose packet holds the gold; answered: of these. lost: questions that only the other side answered; of
     these, those whose packet lacks a record of the other's, or the gold.
     """
@@ -35,6 +37,9 @@ def contrast(console: Console, result: dict[str, Any]) -> None:
                 for side in ("a", "b"):
                     explained.add_row(escape(f"{side.upper()} {row[side]}"), row["hop_class"], *_side(found[f"of_{side}"]))
         console.print(table)
+        # The last row pools them.
+        sides = (f"{s.upper()} cut {row[f'cut_{s}']}, failed {row[f'failed_{s}']}" for s in ("a", "b"))
+        console.print(f"{'; '.join(sides)}, of {row['questions']} questions", highlight=False, soft_wrap=True)
         _say_fallbacks(console, row, "ab")
         if "evidence" in result:
             console.print(explained)

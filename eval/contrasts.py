@@ -13,7 +13,7 @@ from msgspec import UNSET
 from eval.outcomes import evidence_outcomes
 from eval.records import Contrast, Interaction
 from eval.score import sealed_blind
-from eval.scored import Scored, by_hops
+from eval.scored import Scored, Scores, by_hops
 from eval.statistics import (
     REPLICATES,
     SEED,
@@ -89,6 +89,10 @@ def _rows(
             only_a=pairs.only_a,
             only_b=pairs.only_b,
             neither=pairs.neither,
+            cut_a=_cut(a, questions),
+            cut_b=_cut(b, questions),
+            failed_a=_failed(a, questions),
+            failed_b=_failed(b, questions),
             points=f"{pairs.points:.2f}",
             low=f"{low:.2f}",
             high=f"{high:.2f}",
@@ -100,6 +104,14 @@ def _rows(
             fallbacks=scored.fallen_back(views, questions),
             no_width=True if no_width(differences, texts) else UNSET,
         )
+
+
+def _cut(scores: Scores, questions: Sequence[str]) -> int:
+    return sum(scores[question].cut > 0 for question in questions)
+
+
+def _failed(scores: Scores, questions: Sequence[str]) -> int:
+    return sum(scores[question].finish_reason == "error" for question in questions)
 
 
 def _p(p: float) -> str:

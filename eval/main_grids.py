@@ -135,13 +135,13 @@ def _seal(row: dict[str, Any]) -> str:
 def _notes(result: dict[str, Any]) -> tuple[str, ...]:
     ours = (
         f"{result['experiment']}: {result['metric']}, percent (Wilson 95 %). input, output: means over questions. requests: "
-        "distinct ones that the model was given. truncated: packets cut to the evidence budget. cut: questions whose evidence "
-        "was cut to the reader's input cap. failed: questions that a fault left without an answer, counted as wrong."
+        "distinct ones that the model was given. truncated: packets cut to the evidence budget. cut: questions whose packet "
+        "was cut further, to the reader's input cap. failed: questions that a fault left without an answer, counted as wrong."
     )
     pipelines = (
         "A pipeline asks several times: its input and output are those of all calls that an answer rests on, shared ones "
-        "counted for each; its requests are distinct calls; cut are questions with a call that had no room for all that was "
-        "retrieved."
+        "counted for each; its requests are distinct calls. It has no packets, so none are truncated; cut are questions with a "
+        "call that left out records retrieved for it, be it to the evidence budget or to the input cap."
     )
     sampled = ", ".join(dict.fromkeys(row["view"] for row in result["rows"] if row.get("sampled")))
     given = result["published"]

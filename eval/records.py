@@ -33,7 +33,8 @@ class LabelOpening(Record, frozen=True):
 class Score(Record, frozen=True):
     """One scheduled question of one reader and view, scored by every metric.
 
-    cut: records that the input cap cut; of a pipeline, retrieved ones that its calls had no room for.
+    cut: records that the input cap cut; of a pipeline, retrieved ones that its calls left out, to the evidence budget or to the
+    input cap.
     """
 
     reader: str
@@ -96,7 +97,8 @@ class Contrast(Record, frozen=True):
     """A against B on the questions of one population and hop class (`all`: pooled): two views of `reader`, or, where `view` is
     given, two readers of it.
 
-    both .. neither: questions by who answered them, by `metric`. clusters: distinct question texts. points: A's percentage less
+    both .. neither: questions by who answered them, by `metric`. cut_a .. failed_b: questions of each side with a `cut` above
+    0, and those that a fault left without an answer. clusters: distinct question texts. points: A's percentage less
     B's; low, high: its bootstrap 95 % interval, percentage points; two decimals, as strings. chi_square: two decimals.
     mcnemar_p (exact), chi_square_p, holm_p: four significant digits. holm_p: corrected for the declared contrasts of the
     reader; None where the contrast is exploratory. declared: whether the experiment declared it, before anything was read.
@@ -118,6 +120,10 @@ class Contrast(Record, frozen=True):
     only_a: int
     only_b: int
     neither: int
+    cut_a: int
+    cut_b: int
+    failed_a: int
+    failed_b: int
     points: str
     low: str
     high: str

@@ -26,9 +26,9 @@ from offline.run_folder import RunFolder
 from offline.steps import freeze_step, fresh, load_step, model_work, raw_source, read_data
 from readers.encode import ENCODER, RERANKER, clear_leftovers, reranked_step, vectors_step
 from readers.engines import check_engine
-from readers.pins import check_pin
+from readers.pins import check_pin, locate
 from readers.probe import certificate_line
-from readers.read import Progress, is_sealed, make_measure, probe_reader, read
+from readers.read import Progress, freeze_requests, is_sealed, make_measure, probe_reader, read
 from readers.records import Certificate, Encoded, RerankedBy, StageCounts
 from readers.seal import SEAL, PipelineFacts, ended_by_cap, pipelines_line, reads_folder
 
@@ -187,10 +187,14 @@ def read_all(
 def _serve(
     run: RunFolder, experiment: ResolvedExperiment, plan: ReaderPlan, say: Say, progress: Callable[[str], Progress]
 ) -> PipelineFacts | None:
-    """Run a reader's pipelines, unless it serves none or is sealed, and say what they cost."""
+    """Run a reader's pipelines, unless it serves none or is sealed, and say what they cost.
+
+    The requests of its views are frozen before: one that cannot be made keeps the reader from its seal, so no call is paid for.
+    """
     name = plan.reader.name
     if not plan.pipelines or is_sealed(run, name):
         return None
+    freeze_requests(run, experiment, plan, locate(plan.reader))
     tell = progress(f"{name}, pipelines")
     written = serve_pipelines(run, experiment, plan, lambda answered, wave: tell("reading", answered, wave))
     stored = read_stored(run, name)

@@ -41,8 +41,9 @@ def percent(count: int, of: int) -> str:
 def scores(console: Console, run: RunFolder) -> None:
     """One table a reader: accuracy by view, hop class and, where there are several, history length, with Wilson intervals.
 
-    `cut` counts questions whose evidence was cut to the reader's input cap. Below, a line for each view of which the output
-    cap ended answers, or that shows fallbacks.
+    `cut` counts questions of a view whose evidence was cut to the reader's input cap, and of a pipeline those with a call that
+    left out retrieved records, to the evidence budget or to its input cap. Below, a line for each view of which the output cap
+    ended answers, or that shows fallbacks.
     """
     questions = len(read_data(run).questions)
     for plan in run.experiment().readers:
@@ -178,8 +179,8 @@ def _reader_lines(side: str, facts: dict[str, Any]) -> list[str]:
         f"   {facts['model']}, fingerprint {facts['fingerprint'][:12]}…",
         f"   {facts['engine']}, {_hardware(facts['dtype'], facts['device'])}; thinking: {facts['thinking']}",
         f"   input {unit}: mean {given['mean']}, at most {given['max']}; "
-        f"output {unit}: mean {made['mean']}, at most {made['max']} (cap {facts['output_cap']}{cap_unit}); "
-        f"failed {facts['failed']}, cut {facts['cut']}",
+        f"output {unit}: mean {made['mean']}, at most {made['max']} (cap {facts['output_cap']}{cap_unit})",
+        *(f"   {view}: cut {lost['cut']}, failed {lost['failed']}" for view, lost in facts["views"].items()),
     ]
 
 

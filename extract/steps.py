@@ -141,7 +141,7 @@ def extract_again(run: RunFolder, experiment: ResolvedExperiment, extractor: Ext
     check_settings(path, extractor.reader, settings, tokenizer)
     if read_manifest(folder).inputs.get("model") != settings.model.fingerprint:
         raise InputLinkError(f"{path}: not the model that {MANIFEST} names")
-    caller = Caller(settings, tokenizer, recorded)
+    caller = Caller(settings, tokenizer, recorded, recorded.seeds)
     extracted = extract_by_model(read_data(run).histories, experiment, caller)
     return extracted, check_transcript(recorded, caller.transcript)
 

@@ -1,5 +1,7 @@
 """What asks a model beside reading, as it is configured: extraction of facts, and query-time pipelines."""
 
+import re
+from decimal import Decimal
 from pathlib import Path
 from typing import Literal
 
@@ -89,8 +91,8 @@ class PipelineNumbers(Record, frozen=True):
     k: records or chunks retrieved. hops: planned hops at most. missing: what happens to a hop whose dependency has no answer:
     it is skipped (the second paper's text), or ends the chain (its pseudo-code). foreign: what happens to candidates whose
     position was not shown, whose entity does not stand in the record, or whose text is no part of it. output_cap: tokens of a
-    structured call; answer_cap: of a direct answer; input_cap: of any call. temperature, seed: of the one arm that samples; no
-    seed is -1, which vLLM takes for none. constrained: as in extraction.
+    structured call; answer_cap: of a direct answer; input_cap: of any call. temperature, seed: of the one arm that samples;
+    each of its calls makes its own seed of this one. constrained: as in extraction.
     """
 
     k: int = 10
@@ -113,6 +115,10 @@ class PipelinePrompt(Record, frozen=True):
     choose: CallPrompt
     decompose: CallPrompt
 
+
+# What vLLM raises a smaller temperature to.
+LEAST_TEMPERATURE = Decimal("0.01")
+_DECIMAL = re.compile(r"(?:0|[1-9][0-9]?)(?:\.[0-9]{1,18})?")
 
 # The slots that each of these prompts must hold.
 PIPELINE_SLOTS = {"candidates": ("evidence", "question"), "choose": ("candidates", "question"), "decompose": ("question",)}
@@ -171,7 +177,10 @@ def resolve_pipelines(use: PipelineUse, where: str) -> PipelineSettings:
     numbers = {name: getattr(use, name) for name in PipelineNumbers.__struct_fields__}
     for name in ("k", "hops", "output_cap", "answer_cap", "input_cap"):
         check(numbers[name] > 0, f"{where}: pipelines: {name} must be positive")
-    check(_is_temperature(use.temperature), f"{where}: pipelines: temperature {use.temperature!r} is no decimal above 0")
+    check(
+        _is_temperature(use.temperature),
+        f"{where}: pipelines: temperature {use.temperature!r} is no plain decimal from {LEAST_TEMPERATURE} to below 100",
+    )
     check(0 <= use.seed < 1 << 63, f"{where}: pipelines: seed {use.seed} does not lie in 0..2^63-1")
     prompt = load_yaml(find_config("prompts", use.prompt, Path(where).parent), PipelinePrompt)
     for call, slots in PIPELINE_SLOTS.items():
@@ -184,7 +193,4 @@ def resolve_pipelines(use: PipelineUse, where: str) -> PipelineSettings:
 
 
 def _is_temperature(text: str) -> bool:
-    try:
-        return 0 < float(text) < 100
-    except ValueError:
-        return False
+    return bool(_DECIMAL.fullmatch(text)) and Decimal(text) >= LEAST_TEMPERATURE

@@ -9,8 +9,9 @@ from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
+from typing import Literal
 
-from msgspec import UNSET
+from msgspec import UNSET, UnsetType
 from msgspec.structs import replace
 
 from offline.asking import CallPrompt
@@ -46,6 +47,8 @@ class Prepared:
     too_long: bool = False
 
 
+# As in `Decoding`.
+Seeds = Literal["input"] | UnsetType
 # Outputs of calls that were not made before, in order.
 Source = Callable[[Sequence[Prepared]], list[Output]]
 
@@ -77,12 +80,16 @@ class Transcript:
 
 
 class Caller:
-    """Makes calls in waves: all that is asked at once goes to the source at once, each distinct call a single time."""
+    """Makes calls in waves: all that is asked at once goes to the source at once, each distinct call a single time.
 
-    def __init__(self, settings: Settings, tokenizer: Tokenizer, source: Source) -> None:
+    seeds: what the decodings of calls that sample state; a replay says what the recorded ones do.
+    """
+
+    def __init__(self, settings: Settings, tokenizer: Tokenizer, source: Source, seeds: Seeds = "input") -> None:
         self.transcript = Transcript(settings)
         self._tokenizer = tokenizer
         self._source = source
+        self._seeds = seeds
         self._answers: dict[str, Prediction] = {}
         # What `fits` made of calls of the next wave.
         self._prepared: dict[Ask, Prepared] = {}
@@ -129,7 +136,9 @@ class Caller:
         return [self._answers[name] for name in names]
 
     def _prepare(self, ask: Ask) -> Prepared:
-        settings, decoding = self.settings, digest_of(ask.decoding)
+        settings = self.settings
+        how = replace(ask.decoding, seeds=self._seeds) if ask.decoding.samples else ask.decoding
+        decoding = digest_of(how)
         special = next(filter(None, (self.special_in(message.content) for message in ask.chat)), None)
         refused: str | None = None
         too_long = False
@@ -144,7 +153,7 @@ class Caller:
         name = digest_of((identity, decoding, settings.stop_ids, settings.fingerprint))
         kept = ids if refused is None else ()
         call = Call(digest=name, stage=ask.stage, decoding=decoding, offset=0, length=len(kept), refused=refused)
-        return Prepared(call, kept, ask.decoding, too_long)
+        return Prepared(call, kept, how, too_long)
 
     def _keep(self, prepared: Prepared, output: Output) -> None:
         kept, call = self.transcript, prepared.call
@@ -193,6 +202,11 @@ class Recorded:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.transcript = read_transcript(folder)
+
+    @property
+    def seeds(self) -> Seeds:
+        """What the decodings of recorded calls that sampled state."""
+        return next((decoding.seeds for decoding in self.transcript.decodings.values() if decoding.samples), "input")
 
     @cached_property
     def _outputs(self) -> dict[str, Output]:

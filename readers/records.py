@@ -104,8 +104,10 @@ class Decoding(Record, frozen=True):
     """How a call's answer is decoded.
 
     output_cap: new tokens at most. schema: a JSON Schema that the engine holds the answer to, its fields in that order; None
-    = free text. temperature: a decimal; `0` is greedy, anything else samples with `seed`. again: counts up where the same
-    call is made once more on purpose, so that it is not answered from what is known.
+    = free text. temperature: a decimal; `0` is greedy, anything else samples. again: counts up where the same call is made
+    once more on purpose, so that it is not answered from what is known.
+    seeds: `input` where each call sampled with a seed of its own, made of `seed` and its input (readers/engines); unset of
+    what is greedy, and of runs from before, in which all calls sampled with `seed` itself, one noise for all of them.
     """
 
     output_cap: int
@@ -114,6 +116,12 @@ class Decoding(Record, frozen=True):
     seed: int = 0
     again: int = 0
     format: Literal[1] = 1
+    seeds: Literal["input"] | UnsetType = UNSET
+
+    @property
+    def samples(self) -> bool:
+        """Whether it is not greedy."""
+        return float(self.temperature) > 0
 
 
 class Call(Record, frozen=True):

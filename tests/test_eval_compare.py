@@ -234,7 +234,7 @@ def test_tokens_and_caps_are_those_of_the_shared_views(run: Path) -> None:
     assert facts["input_tokens"] == {"mean": round(sum(counts) / 18, 1), "max": max(counts)}
     assert 0 < facts["output_tokens"]["mean"] <= facts["output_tokens"]["max"] <= facts["output_cap"] == 24
     assert (facts["engine"], facts["dtype"], facts["device"].split()[0]) == ("transformers", "float32", "cpu")
-    assert (facts["failed"], facts["cut"]) == (0, 0)
+    assert facts["views"] == {view: {"cut": 0, "failed": 0} for view in ("cmc", "closed_book")}
 
 
 def test_a_device_that_no_engine_reported_is_the_one_asked_for(run: Path, later: Path) -> None:

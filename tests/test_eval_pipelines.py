@@ -23,7 +23,7 @@ from eval.run import make_plan
 from eval.score import score_reader
 from extract.pipelines.stored import read_stored
 from offline.canonical import file_digest, write_record
-from offline.errors import ConfigurationError, StateError
+from offline.errors import ConfigurationError, EngineError, StateError
 from offline.run_folder import RunFolder, make_manifest, read_manifest
 from readers.read import Commitment, read
 from readers.records import Seal
@@ -345,6 +345,38 @@ def test_a_reader_may_serve_pipelines_and_read_no_view(tiny_model: Path, tmp_pat
     assert "answered nothing" in coldread("replay", str(run), "--no-tokens", code=26).stderr
 
 
+def test_a_question_that_no_request_can_carry_is_refused_before_any_call_of_a_pipeline_is_made(
+    tiny_model: Path, tmp_path: Path, plugin: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plugin(*engine())
+    monkeypatch.setenv("COLDREAD_CALLS", str(tmp_path / "calls"))
+    rows = json.loads(json.dumps(ROWS))
+    rows[0]["questions"][0]["text"] += " <|user|>"
+    experiment = write_experiment(tmp_path, tiny_model, views=["cmc"], readers=serving_reader(tiny_model))
+    more = ("--data", str(write_rows(tmp_path, rows)), "--out", str(tmp_path / "run"))
+    assert "a special token of the model" in coldread("run", str(experiment), *more, code=6).stderr
+    assert not (tmp_path / "run" / SERVED).exists()
+    assert not (tmp_path / "calls").exists()
+
+
+def test_pipelines_that_fail_are_taken_up_again_over_the_requests_that_were_frozen_before_them(
+    served_run: Path, tiny_model: Path, tmp_path: Path, plugin: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plugin(*engine())
+    with monkeypatch.context() as patch:
+        patch.setattr("eval.run.serve_pipelines", lambda *given: (_ for _ in ()).throw(EngineError("stopped here")))
+        experiment = write_experiment(tmp_path, tiny_model, views=["cmc"], readers=serving_reader(tiny_model))
+        more = ("--data", str(write_rows(tmp_path)), "--out", str(tmp_path / "run"))
+        coldread("run", str(experiment), *more, code=8)
+    requests = tmp_path / "run" / READS / "requests"
+    frozen = requests.stat().st_ino
+    coldread("run", str(experiment), *more)
+    assert requests.stat().st_ino == frozen, "they were up to date"
+    for name in ("predictions.jsonl", "pipelines/traces.jsonl"):
+        assert (tmp_path / "run" / READS / name).read_bytes() == (served_run / READS / name).read_bytes()
+    coldread("replay", str(tmp_path / "run"))
+
+
 def test_pipelines_that_an_earlier_experiment_named_are_put_away(
     tiny_model: Path, tmp_path: Path, plugin: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -424,17 +456,21 @@ def test_an_abstention_is_right_where_a_gold_is_what_it_says_and_not_where_one_s
     assert direct.metrics == {"subem": True, "subem_words": False, "strict_em": False}
 
 
-def test_evidence_that_no_call_had_room_for_is_counted_and_keeps_no_two_readers_from_being_compared(
+def two_caps(model: Path, wide: int, narrow: int, *pipelines: str) -> list[dict[str, Any]]:
+    """Two readers of one model, `wide` and `narrow`; a byte is a token."""
+    (use,) = their_reader(model, model / "tokenizer.json", output_cap=64)
+    return [
+        {"use": {**use["use"], "name": name, "input_cap": cap}, "views": [], "pipelines": list(pipelines)}  # type: ignore[dict-item]
+        for name, cap in (("wide", wide), ("narrow", narrow))
+    ]
+
+
+def test_evidence_that_no_call_had_room_for_is_counted_and_keeps_two_readers_from_being_compared(
     tiny_model: Path, tmp_path: Path, plugin: Callable[..., Path]
 ) -> None:
     plugin(*engine())
-    (use,) = their_reader(tiny_model, tiny_model / "tokenizer.json", output_cap=64)
-    # A byte is a token, so that one of the two has no room for five records and a prompt.
-    two = [
-        {"use": {**use["use"], "name": name, "input_cap": cap}, "views": [], "pipelines": ["direct"]}  # type: ignore[dict-item]
-        for name, cap in (("wide", 2_000), ("narrow", 400))
-    ]
-    run = make_served_run(tmp_path, tiny_model, readers=two)
+    # One of the two has no room for five records and a prompt.
+    run = make_served_run(tmp_path, tiny_model, readers=two_caps(tiny_model, 2_000, 400, "direct"))
     dropped = {
         name: [trace.get("dropped", 0) for trace in lines(run / f"reads/{name}/pipelines/traces.jsonl")]
         for name in ("wide", "narrow")
@@ -445,11 +481,61 @@ def test_evidence_that_no_call_had_room_for_is_counted_and_keeps_no_two_readers_
     assert {name: [score["cut"] for score in own] for name, own in scores.items()} == dropped
     cut = {row["reader"]: row["cut"] for row in printed("table", str(run))["rows"]}
     assert cut == {"wide": 0, "narrow": sum(count > 0 for count in dropped["narrow"])}
-    compared = printed("compare", str(run), "wide", "narrow")
-    assert (compared["a"]["cut"], compared["b"]["cut"]) == (0, cut["narrow"])
+    count = next(filter(None, dropped["narrow"]))
+    for command in (
+        ("compare", str(run), "wide", "narrow"),
+        ("contrast", str(run), "--a", "wide", "--b", "narrow", "--view", "direct"),
+    ):
+        said = coldread(*command, code=10).stderr
+        assert "view 'direct'" in said
+        assert f"the first calls left out 0 and {count} of the records retrieved" in said
     question = QUESTIONS[dropped["narrow"].index(max(dropped["narrow"]))]
     assert f"{max(dropped['narrow'])} left out" in coldread("show", str(run), question).stdout
     coldread("replay", str(run))
+
+
+@pytest.mark.parametrize(
+    ("pipeline", "stage"), [("sh_conflict", "candidates"), ("sh_conflict_llm", "candidates"), ("car", "decompose")]
+)
+def test_a_first_call_that_was_refused_to_one_of_two_readers_keeps_them_from_being_compared(
+    tiny_model: Path, tmp_path: Path, plugin: Callable[..., Path], pipeline: str, stage: str
+) -> None:
+    plugin(*engine())
+    # A budget that has no room for any record leaves none to the caps, so that the refusal alone tells the two apart.
+    readers = two_caps(tiny_model, 4_000, 120, pipeline)
+    run = make_served_run(tmp_path, tiny_model, readers=readers, settings={"budget": 1})
+    refused = {
+        name: [call["stage"] for call in lines(run / f"reads/{name}/pipelines/calls/calls.jsonl") if call.get("refused")]
+        for name in ("wide", "narrow")
+    }
+    assert refused["wide"] == []
+    assert refused["narrow"][0] == stage
+    for pair in (("wide", "narrow"), ("narrow", "wide")):
+        said = coldread("compare", str(run), *pair, code=10).stderr
+        assert f"the first call to 'narrow' in {run} could not be made" in said
+
+
+def test_what_was_cut_and_what_failed_stands_beside_each_pipeline_that_is_set_against_another(
+    tiny_model: Path, tmp_path: Path, plugin: Callable[..., Path]
+) -> None:
+    plugin(*engine())
+    # Neither has room for all records of a direct answer, nor for any list.
+    run = make_served_run(tmp_path, tiny_model, readers=two_caps(tiny_model, 400, 400, "direct", "sh_conflict"))
+    traces = lines(run / "reads/wide/pipelines/traces.jsonl")
+    cut = {name: sum(t.get("dropped", 0) > 0 for t in traces if t["pipeline"] == name) for name in ("direct", "sh_conflict")}
+    assert 0 < cut["direct"] <= cut["sh_conflict"] == 5
+    faults = sum(t["pipeline"] == "direct" and t.get("fault") is not None for t in traces)
+    assert faults < 5
+    told = {"direct": {"cut": cut["direct"], "failed": faults}, "sh_conflict": {"cut": 5, "failed": 5}}
+    found = printed("compare", str(run), "wide", "narrow")
+    assert found["a"]["views"] == found["b"]["views"] == told
+    shown = coldread("compare", str(run), "wide", "narrow").stdout
+    assert shown.count(f"direct: cut {cut['direct']}, failed {faults}") == shown.count("sh_conflict: cut 5, failed 5") == 2
+    asked = ("contrast", str(run), "--a", "direct", "--b", "sh_conflict", "--reader", "wide")
+    rows = printed(*asked)["contrasts"]
+    assert [rows[-1][name] for name in ("cut_a", "cut_b", "failed_a", "failed_b")] == [cut["direct"], 5, faults, 5]
+    assert sum(row["failed_b"] for row in rows[:-1]) == 5
+    assert f"A cut {cut['direct']}, failed {faults}; B cut 5, failed 5, of 5 questions" in coldread(*asked).stdout
 
 
 @pytest.mark.parametrize(
@@ -457,7 +543,10 @@ def test_evidence_that_no_call_had_room_for_is_counted_and_keeps_no_two_readers_
     [
         ({"pipelines": {"seed": -1}}, "seed -1"),
         ({"pipelines": {"seed": 1 << 63}}, "seed"),
-        ({"pipelines": {"temperature": "0"}}, "temperature"),
+        *(
+            ({"pipelines": {"temperature": text}}, f"temperature {text!r} is no plain decimal from 0.01 to below 100")
+            for text in ("0", "0_7", " 0.7 ", "0.009", "7e-1", "+1", ".7", "1.", "nan", "inf", "100", "٠.٧", "")
+        ),
         ({"readers": ["[/b]"]}, "pipeline name '[/b]'"),
     ],
 )
@@ -648,6 +737,23 @@ def test_the_main_table_has_a_row_for_each_pipeline_and_marks_what_sampled(serve
         "cmc",
         *PIPELINES,
     ]
+
+
+def test_the_legend_says_of_a_pipeline_that_the_budget_cuts_it_too(
+    tiny_model: Path, tmp_path: Path, plugin: Callable[..., Path]
+) -> None:
+    plugin(*engine())
+    # The budget has no room for a record, and no input is near a cap: the view's packets are truncated, not cut further.
+    readers = serving_reader(tiny_model, pipelines=["direct"])
+    run = make_served_run(tmp_path, tiny_model, readers=readers, settings={"budget": 1})
+    view, pipeline = printed("table", str(run))["rows"]
+    assert (view["truncated"], view["cut"]) == (5, 0)
+    assert (pipeline["truncated"], pipeline["cut"]) == (0, 5)
+    legend = " ".join(coldread("table", str(run)).stdout.split())
+    assert (
+        "truncated: packets cut to the evidence budget. cut: questions whose packet was cut further, to the reader's" in legend
+    )
+    assert "left out records retrieved for it, be it to the evidence budget or to the input cap." in legend
 
 
 def test_a_view_and_a_pipeline_are_contrasted_and_the_contrast_can_be_declared(

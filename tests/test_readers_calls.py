@@ -12,6 +12,7 @@ import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec import UNSET
 from tiny import naive_greedy
 
 from offline.canonical import digest_of, encode, self_digest, write_record
@@ -242,6 +243,44 @@ def test_another_prompt_decoding_or_setting_never_meets_a_kept_answer(
         other.ask([ask(changes.get("text", "Who?"), changes.get("decoding", GREEDY))])
     assert (live.cached, live.generated) == (0, 1)
     assert other.transcript.calls[0].digest != caller.transcript.calls[0].digest
+
+
+def test_an_answer_that_was_sampled_with_the_seed_of_all_is_never_taken_for_one_that_was_sampled_with_its_own(
+    tiny_model: Path, tmp_path: Path, logged: Callable[..., None]
+) -> None:
+    logged()
+    asks = [ask("Who?"), ask("Who?", Decoding(output_cap=6, temperature="0.7", seed=3))]
+    with asking(their(tiny_model, tmp_path)) as (caller, live):
+        # As runs from before call.
+        before = Caller(caller.settings, ChatTokenizer(tiny_model), live, UNSET)
+        before.ask(asks)
+        assert (live.cached, live.generated) == (0, 2)
+        caller.ask(asks)
+        assert (live.cached, live.generated) == (1, 3), "the greedy call alone is known"
+    old, new = ([call.digest for call in made.transcript.calls] for made in (before, caller))
+    assert (old[0], old[1] != new[1]) == (new[0], True)
+    assert before.transcript.decodings == {digest_of(one.decoding): one.decoding for one in asks}
+    assert [(d.seed, d.seeds) for d in caller.transcript.decodings.values()] == [(0, UNSET), (3, "input")]
+
+
+@pytest.mark.parametrize("seeds", ["input", UNSET])
+def test_a_transcript_replays_by_the_rule_that_its_samples_were_drawn_by(
+    tiny_model: Path, tmp_path: Path, logged: Callable[..., None], seeds: Any
+) -> None:
+    logged()
+    asks = [ask("Who?"), ask("Who?", Decoding(output_cap=6, temperature="0.7", seed=3))]
+    with asking(their(tiny_model, tmp_path)) as (caller, live):
+        made = Caller(caller.settings, ChatTokenizer(tiny_model), live, seeds)
+        made.ask(asks)
+    (tmp_path / "calls").mkdir()
+    write_transcript(tmp_path / "calls", made.transcript)
+    recorded = Recorded(tmp_path / "calls")
+    again = Caller(caller.settings, ChatTokenizer(tiny_model), recorded, recorded.seeds)
+    again.ask(asks)
+    assert check_transcript(recorded, again.transcript) == 2
+    other = Caller(caller.settings, ChatTokenizer(tiny_model), recorded, UNSET if seeds == "input" else "input")
+    with pytest.raises(InputLinkError):
+        other.ask(asks)
 
 
 def test_another_model_never_meets_a_kept_answer(tiny_model: Path, tmp_path: Path, logged: Callable[..., None]) -> None:

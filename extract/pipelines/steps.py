@@ -147,7 +147,7 @@ def replay_pipelines(
     recorded = Recorded(folder / TRANSCRIPT)
     stored, reader = recorded.transcript.settings, pipeline_reader(plan.reader, pipeline_settings(experiment))
     check_settings(folder / TRANSCRIPT / SETTINGS, reader, stored, tokenizer)
-    caller = Caller(stored, tokenizer, recorded)
+    caller = Caller(stored, tokenizer, recorded, recorded.seeds)
     again = _run(run, experiment, plan, caller)
     check_transcript(recorded, caller.transcript)
     compare_lines(folder / CANDIDATES, again.candidates, OutputLinkError, lambda c: f"the list of query {c.query[:60]!r}")
