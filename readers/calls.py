@@ -130,9 +130,11 @@ class Caller:
         return [self._answers[name] for name in names]
 
     def _tried(self, ask: Ask) -> Prepared:
-        if ask not in self._prepared:
-            self._prepared[ask] = self._prepare(ask)
-        return self._prepared[ask]
+        prepared = self._prepared.get(ask) or self._prepare(ask)
+        # One that is too long is a try, and another will be made.
+        if not prepared.too_long:
+            self._prepared[ask] = prepared
+        return prepared
 
     def _prepare(self, ask: Ask) -> Prepared:
         settings, decoding = self.settings, digest_of(ask.decoding)
