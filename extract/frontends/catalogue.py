@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate, islice
+from typing import TypeVar
 
 from extract.answers import read_number
 from extract.frontends.batches import json_line, quarter
@@ -24,6 +25,7 @@ from readers.records import Decoding, Prediction
 EXAMPLES, COMPARED = 3, 8
 # What stands among known names for none of them.
 NONE = "none of these"
+T = TypeVar("T")
 # Tokens of an answer that is one number.
 _ANSWER = 24
 
@@ -105,8 +107,8 @@ class Catalogue:
             known = self._names[name]
             there, back = next(predictions), next(predictions)
             known.calls = (there.request, back.request)
-            one, fault = _chosen(there, choices)
-            other, other_fault = _chosen(back, _turned(choices))
+            one, fault = chosen(there, "same", choices)
+            other, other_fault = chosen(back, "same", turned(choices))
             known.fault = fault or other_fault
             if known.fault is None and one != other:
                 known.fault = f"{one or NONE!r} was chosen, and in another order {other or NONE!r}"
@@ -129,7 +131,7 @@ class Catalogue:
         fewer = [(1, WIDTHS[-1], count) for count in range(len(shown) - 1, 0, -1)]
         for most, width, count in (*whole, *cut, *fewer):
             choices = [None, *shown[:count]]
-            yield choices, (self._ask(name, choices, most, width), self._ask(name, _turned(choices), most, width))
+            yield choices, (self._ask(name, choices, most, width), self._ask(name, turned(choices), most, width))
 
     def _ask(self, name: str, choices: Sequence[str | None], most: int, width: int | None) -> Ask:
         known = "\n".join(f"{n}: {NONE if other is None else self._line(other, 1, width)}" for n, other in enumerate(choices))
@@ -159,15 +161,15 @@ class Catalogue:
         )
 
 
-def _turned(choices: list[str | None]) -> list[str | None]:
-    """The choices in another order, in which each of them stands at another place."""
+def turned(choices: list[T]) -> list[T]:
+    """Two choices or more in another order, in which each of them stands at another place."""
     half = len(choices) // 2
     return choices[half:] + choices[:half]
 
 
-def _chosen(prediction: Prediction, choices: Sequence[str | None]) -> tuple[str | None, str | None]:
-    """The name that an answer chooses, None for none of them, and what is wrong with the answer."""
-    number, fault = read_number(prediction, "same", len(choices) - 1)
+def chosen(prediction: Prediction, key: str, choices: Sequence[T | None]) -> tuple[T | None, str | None]:
+    """What an answer chooses, None for none of them, and what is wrong with the answer."""
+    number, fault = read_number(prediction, key, len(choices) - 1)
     return (None if number is None else choices[number]), fault
 
 
