@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 
 from eval.audit import verify_run
+from eval.extracted_by import extracted_by
 from eval.labels import open_labels
 from eval.metrics import Metric, find_metrics
 from eval.metrics.strict_em import strict_exact_match
@@ -189,7 +190,7 @@ def read_cells(run: RunFolder, reader: str) -> list[Cell]:
 
 
 def score_summary(run: RunFolder, experiment: ResolvedExperiment) -> dict[str, Any]:
-    """Counts as `coldread score --json` prints them, and each reader's seal."""
+    """Counts as `coldread score --json` prints them, each reader's seal, and what made the triples."""
     readers: dict[str, Any] = {}
     seals: dict[str, Any] = {}
     for plan in experiment.readers:
@@ -209,4 +210,4 @@ def score_summary(run: RunFolder, experiment: ResolvedExperiment) -> dict[str, A
                     "questions": cell.questions,
                     **cell.correct,
                 }
-    return {"readers": readers, "seals": seals}
+    return {"readers": readers, "seals": seals, "extraction": msgspec.to_builtins(extracted_by(run))}

@@ -9,6 +9,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from eval.extracted_by import extracted_by, extraction_words
 from eval.score import read_cells
 from offline.run_folder import RunFolder
 
@@ -36,7 +37,8 @@ def percent(count: int, of: int) -> str:
 
 
 def scores(console: Console, run: RunFolder) -> None:
-    """One table a reader: accuracy by view, hop class and, where there are several, history length, with Wilson intervals.
+    """One table a reader: accuracy by view, hop class and, where there are several, history length, with Wilson intervals; and
+    what made the triples.
 
     `cut` counts questions whose evidence was cut to the reader's input cap.
     """
@@ -64,6 +66,7 @@ def scores(console: Console, run: RunFolder) -> None:
                 *counts,
             )
         console.print(table)
+    console.print(printable(f"extraction: {extraction_words(extracted_by(run))}"), markup=False, highlight=False)
 
 
 def _size(count: int | None) -> str:

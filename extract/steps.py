@@ -9,6 +9,7 @@ from extract.frontends.records import CatalogueName, Draft, Extracted, InducedFo
 from offline.asking import Extractor
 from offline.canonical import Record, read_lines, read_record, write_lines, write_record
 from offline.experiment import ResolvedExperiment
+from offline.records import Status
 from offline.run_folder import SIDE, RunFolder
 from offline.steps import read_data, read_extraction, upstream, write_extraction
 from readers.calls import read_transcript, write_transcript
@@ -39,7 +40,7 @@ class Done:
     """What the step gives: statements of all histories by status, and what a model's calls cost, by stage."""
 
     written: bool
-    statuses: dict[str, int]
+    statuses: dict[Status, int]
     stages: dict[str, StageCounts]
     spent: Spent | None
 
@@ -55,14 +56,19 @@ def extract_step(run: RunFolder, experiment: ResolvedExperiment, progress: Progr
             upstream(run, experiment, "extraction"),
             lambda folder: write_extraction(folder, extract(read_data(run).histories, experiment)),
         )
-    status = {statement.text: statement.status for statement in read_extraction(run).statements}
     folder = run.step_folder("extraction")
     return Done(
         written,
-        Counter(status[s.text] for history in read_data(run).histories for s in history.statements),
+        statuses(run),
         read_transcript(folder / CALLS).counts() if (folder / CALLS).is_dir() else {},
         read_record(folder / SIDE, Spent) if (folder / SIDE).is_file() else None,
     )
+
+
+def statuses(run: RunFolder) -> dict[Status, int]:
+    """How many statements of all histories have each status that occurs."""
+    of = {statement.text: statement.status for statement in read_extraction(run).statements}
+    return Counter(of[statement.text] for history in read_data(run).histories for statement in history.statements)
 
 
 def _by_model(run: RunFolder, experiment: ResolvedExperiment, extractor: Extractor, progress: Progress) -> bool:
@@ -118,3 +124,8 @@ def read_names(folder: Path) -> tuple[CatalogueName, ...]:
 def read_forms(folder: Path) -> tuple[InducedForm, ...]:
     """Its induced forms."""
     return tuple(read_lines(folder / FORMS, InducedForm))
+
+
+def read_environments(folder: Path) -> tuple[dict[str, str], ...]:
+    """What the engines resolved that answered its calls."""
+    return read_record(folder / ENVIRONMENTS, tuple[dict[str, str], ...])
