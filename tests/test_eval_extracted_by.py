@@ -19,7 +19,7 @@ from readers.records import StageCounts
 
 GOLDEN = Path(__file__).parent / "golden"
 BY_GRAMMAR, BY_MODEL = GOLDEN / "format-1", GOLDEN / "format-1-calls"
-# The five histories' eight statements: seven are of the grammar's two forms, "It is late." is of none.
+# Of eight statements seven are of the grammar's two forms, and "It is late." is of none.
 WORDS = {
     BY_GRAMMAR: "grammar homes; statements: 7 facts, 1 unresolved, 0 no_fact",
     BY_MODEL: "hybrid by rules (folder model, fingerprint 858fdcc25762…); engine theirs; statements: 7 facts, 0 unresolved, "
@@ -60,7 +60,7 @@ def test_the_record_holds_what_the_runs_own_files_say() -> None:
 def test_every_form_says_what_made_the_triples(golden: Path, tmp_path: Path) -> None:
     run = Path(shutil.copytree(golden, tmp_path / "run"))
     words = WORDS[golden]
-    record = msgspec.to_builtins(extracted_by(RunFolder(run)))
+    record = json.loads(msgspec.json.encode(extracted_by(RunFolder(run))))
     assert f"extraction: {words}." in coldread("table", str(run)).stdout.replace("\\", "")
     assert f"extraction: {words}." in coldread("table", str(run), "--format", "latex").stdout.replace("\\", "")
     rows = csv.DictReader(io.StringIO(coldread("table", str(run), "--format", "csv").stdout, newline=""))
