@@ -207,7 +207,7 @@ def catalogue(
     out: Annotated[Path | None, typer.Option(metavar="FILE.yaml", help="Write it for editing, outside the run.")] = None,
     as_json: Json = False,
 ) -> None:
-    """Show the relation names that a model's extraction found, which were mapped to which, and on what examples."""
+    """Show the relations of a model's extraction and the names that each was found under, with facts and examples."""
     from eval import catalogue as found
 
     place = RunFolder(folder)

@@ -6,7 +6,7 @@ exactly what is counted.
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cache, reduce
+from functools import cache, lru_cache, reduce
 from operator import add, attrgetter
 from typing import Any
 
@@ -26,6 +26,9 @@ from offline.views.retrieval import RetrievalView
 from readers.pins import locate
 from readers.seal import reads_folder
 from readers.tokens import ChatTokenizer
+
+# Whole texts that are remembered, at least one for each view of a question: some views show every question the same.
+_TEXTS = 64
 
 # A packet with what it is about and what it shows.
 Shown = tuple[Question, Packet, Evidence]
@@ -78,7 +81,7 @@ class Judged:
 
 
 class Judge:
-    """Counts what packets hold. Evidence repeats its records, so what is asked of a line is asked once.
+    """Counts what packets hold. Evidence repeats its records and itself, so what was asked of a line or text is remembered.
 
     count: tokens of a text, None if nothing counts them.
     """
@@ -90,6 +93,8 @@ class Judge:
         self._objects = {s.text: frozenset(normalise_answer(t.object) for t in s.triples) for s in extraction.statements}
         self._normalise = cache(normalise_answer)
         self._count = None if count is None else cache(count)
+        self._whole = lru_cache(maxsize=_TEXTS)(self.normalise)
+        self._size = lru_cache(maxsize=_TEXTS)(self.tokens)
 
     def judge(self, memory: Memory, shown: Iterable[Shown]) -> Iterator[Judged]:
         """The counts of packets about one history, one by one."""
@@ -107,7 +112,7 @@ class Judge:
                 cmc_keys=len(keys),
                 cmc_keys_shown=keys_shown,
                 complete=int(0 < len(keys) == keys_shown),
-                tokens=self.tokens(evidence.text),
+                tokens=self._size(evidence.text),
                 truncated=int(packet.truncated),
                 fallbacks=int(packet.fallback is not None),
             )
@@ -115,8 +120,8 @@ class Judge:
 
     def holds_gold(self, question: str, text: str) -> bool:
         """Whether a normalised gold of a question is a substring of a normalised evidence text."""
-        text = self.normalise(text)
-        return any(normalise_answer(gold) in text for gold in self._golds[question])
+        whole = self._whole(text)
+        return any(normalise_answer(gold) in whole for gold in self._golds[question])
 
     def normalise(self, text: str) -> str:
         """What `normalise_answer` makes of a text, line by line: a line break is white space to it."""

@@ -15,11 +15,11 @@ from eval.audit import verify_run
 from eval.labels import read_labels
 from eval.metrics import find_metrics
 from eval.score import score_files, score_inputs
-from extract.frontends import extract, extract_by_model, needs_model
+from extract.frontends import extract, needs_model
 from extract.frontends.records import Extracted
 from extract.pipelines.steps import TRANSCRIPT, replay_pipelines
 from extract.pipelines.stored import read_stored
-from extract.steps import CALLS, TOKENIZER, extracted_files
+from extract.steps import TOKENIZER, extract_again, extracted_files
 from offline.asking import Extractor
 from offline.canonical import compare_lines, read_record
 from offline.errors import (
@@ -34,9 +34,9 @@ from offline.experiment import ReaderPlan, ResolvedExperiment, RetrievalSettings
 from offline.memory import Measure
 from offline.models import Encoder, Reranker
 from offline.records import Packet
-from offline.run_folder import MANIFEST, REPORT, RunFolder, read_manifest
+from offline.run_folder import REPORT, RunFolder, read_manifest
 from offline.steps import freeze_run, fresh, model_work, packet_files, read_data, read_evidence, read_packets
-from readers.calls import SETTINGS, Caller, Recorded, check_transcript
+from readers.calls import SETTINGS
 from readers.encode import ENCODER, RERANKER
 from readers.probe import certificate_line, certify, foreign_probe
 from readers.read import make_measure
@@ -141,14 +141,7 @@ def _extract_again(run: RunFolder, experiment: ResolvedExperiment) -> tuple[Extr
     extractor = experiment.extractor
     if not isinstance(extractor, Extractor):
         raise ExtractionLinkError(f"{folder}: the experiment names no extractor")
-    recorded = Recorded(folder / CALLS)
-    tokenizer = ChatTokenizer.of(extractor.reader, run.files_of(f"extraction/{TOKENIZER}"))
-    check_settings(folder / CALLS / SETTINGS, extractor.reader, recorded.transcript.settings, tokenizer)
-    if read_manifest(folder).inputs.get("model") != recorded.transcript.settings.model.fingerprint:
-        raise InputLinkError(f"{folder / CALLS / SETTINGS}: not the model that {MANIFEST} names")
-    caller = Caller(recorded.transcript.settings, tokenizer, recorded)
-    extracted = extract_by_model(read_data(run).histories, experiment, caller)
-    made = check_transcript(recorded, caller.transcript)
+    extracted, made = extract_again(run, experiment, extractor)
     for name, records in extracted_files(extracted).items():
         compare_lines(folder / name, records, ExtractionLinkError, lambda record: f"a {type(record).__name__}")
     return extracted, made

@@ -12,6 +12,7 @@ from eval.labels import commitment, labels_step
 from eval.populations import check_populations
 from eval.score import score_run
 from extract.frontends import check_frontend
+from extract.frontends.edited import check_spellings
 from extract.pipelines import find_pipeline
 from extract.pipelines.steps import read_spent, serve_pipelines
 from extract.pipelines.stored import read_stored
@@ -57,6 +58,8 @@ def make_plan(name: str, data: Path | None, limit: int | None) -> Plan:
     experiment = resolve(written, limit, str(path))
     retrieval = experiment.retrieval or RetrievalSettings()
     extractor = None if experiment.extractor is UNSET else experiment.extractor.reader
+    if experiment.extractor is not UNSET and experiment.extractor.catalogue is not None:
+        check_spellings(experiment.extractor.catalogue, f"{path}: extractor: the catalogue")
     for pinned in (*(plan.reader for plan in experiment.readers), extractor, retrieval.encoder, retrieval.reranker):
         if pinned is not None:
             check_pin(pinned)
@@ -96,7 +99,9 @@ def extract(run: RunFolder, experiment: ResolvedExperiment, say: Say, progress: 
     done = extract_step(run, experiment, *(() if extractor is UNSET else (progress(extractor.reader.name),)))
     statuses = ", ".join(f"{count} {status}" for status, count in sorted(done.statuses.items()))
     say("extract", f"{_done(done.written)}: {statuses}")
-    _say_costs(lambda what: say("extract", what), done.stages, done.spent, done.written)
+    _say_costs(lambda what: say("extract", what), done.stages, done.spent, done.written and not done.recorded)
+    if done.recorded:
+        say("extract", "the calls are those that the run had: none was made again")
 
 
 def _say_costs(say: Callable[[str], None], stages: Mapping[str, StageCounts], spent: Spent | None, written: bool) -> None:

@@ -90,11 +90,9 @@ def inside_word(question: Question, golds: Sequence[str], memory: Memory) -> Ite
     """
     for normal, gold in _speaking(golds).items():
         longer = {
-            edge.value: edge
-            for edge in reversed(memory.facts)
-            if normal in _normalise(edge.value)
-            and substring_exact_match(edge.value, [gold])
-            and not substring_words_match(edge.value, [gold])
+            value: edge
+            for value, edge in memory.values.items()
+            if normal in _normalise(value) and substring_exact_match(value, [gold]) and not substring_words_match(value, [gold])
         }
         if longer:
             detail = f"a part of a word of {', '.join(map(repr, longer))}"

@@ -1,23 +1,28 @@
 """The extraction step of a run."""
 
+import shutil
 from collections import Counter
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from extract.frontends import check_frontend, extract, extract_by_model
+from extract.frontends.edited import check_edit
 from extract.frontends.records import CatalogueName, Draft, Extracted, InducedForm
-from offline.asking import Extractor
-from offline.canonical import Record, read_lines, read_record, write_lines, write_record
+from offline.asking import EditedCatalogue, Extractor
+from offline.canonical import Record, file_digest, read_lines, read_record, write_lines, write_record
+from offline.errors import InputLinkError, OutputLinkError
 from offline.experiment import ResolvedExperiment
 from offline.records import Status
-from offline.run_folder import SIDE, RunFolder
+from offline.run_folder import MANIFEST, SIDE, RunFolder, read_manifest
 from offline.steps import read_data, read_extraction, upstream, write_extraction
-from readers.calls import read_transcript, write_transcript
+from readers.calls import SETTINGS, Caller, Recorded, check_transcript, read_transcript, write_transcript
 from readers.live import Live, Progress, live_caller
 from readers.pins import model_for_step
 from readers.process import forbidden_paths
 from readers.records import StageCounts
-from readers.tokens import copy_tokenizer
+from readers.requests import check_settings
+from readers.tokens import ChatTokenizer, copy_tokenizer
 
 DRAFTS, NAMES, FORMS, ENVIRONMENTS = "drafts.jsonl", "names.jsonl", "forms.jsonl", "environments.json"
 # Folders of an extraction by a model: its calls, and the tokenizer that made their ids.
@@ -37,9 +42,13 @@ class Spent(Record, frozen=True):
 
 @dataclass(frozen=True)
 class Done:
-    """What the step gives: statements of all histories by status, and what a model's calls cost, by stage."""
+    """What the step gives: statements of all histories by status, and what a model's calls cost, by stage.
+
+    recorded: it was written from the calls that the run had kept.
+    """
 
     written: bool
+    recorded: bool
     statuses: dict[Status, int]
     stages: dict[str, StageCounts]
     spent: Spent | None
@@ -48,8 +57,10 @@ class Done:
 def extract_step(run: RunFolder, experiment: ResolvedExperiment, progress: Progress = lambda done, total: None) -> Done:
     """Write extraction/ unless it is up to date."""
     check_frontend(experiment)
+    recorded = False
     if isinstance(experiment.extractor, Extractor):
-        written = _by_model(run, experiment, experiment.extractor, progress)
+        recorded = _from_recorded(run, experiment, experiment.extractor)
+        written = recorded or _by_model(run, experiment, experiment.extractor, progress)
     else:
         written = run.step(
             "extraction",
@@ -59,6 +70,7 @@ def extract_step(run: RunFolder, experiment: ResolvedExperiment, progress: Progr
     folder = run.step_folder("extraction")
     return Done(
         written,
+        recorded,
         statuses(run),
         read_transcript(folder / CALLS).counts() if (folder / CALLS).is_dir() else {},
         read_record(folder / SIDE, Spent) if (folder / SIDE).is_file() else None,
@@ -83,7 +95,7 @@ def _by_model(run: RunFolder, experiment: ResolvedExperiment, extractor: Extract
         forbidden = forbidden_paths(run, experiment)
         with live_caller(reader, model_folder, forbidden, progress, structured=structured) as (caller, live):
             extracted = extract_by_model(read_data(run).histories, experiment, caller)
-        write_extracted(folder, extracted)
+        write_extracted(folder, extracted, extractor.catalogue)
         (folder / CALLS).mkdir()
         write_transcript(folder / CALLS, caller.transcript)
         (folder / TOKENIZER).mkdir()
@@ -92,6 +104,52 @@ def _by_model(run: RunFolder, experiment: ResolvedExperiment, extractor: Extract
         write_record(folder / SIDE, spent(live))
 
     return run.step("extraction", {**inputs, "model": model.fingerprint}, write)
+
+
+def _from_recorded(run: RunFolder, experiment: ResolvedExperiment, extractor: Extractor) -> bool:
+    """Write extraction/ from the calls that the run keeps of an earlier one; False if it is up to date or more is needed.
+
+    They suffice if the algorithm makes those calls and no others: then only what it does with the answers has changed, as an
+    edited catalogue does. Those calls, and what they took, stay as they were. The model need not be on this machine.
+    """
+    inputs, old = upstream(run, experiment, "extraction"), run.step_folder("extraction")
+    if not (old / CALLS).is_dir() or inputs.items() <= (made := run.need("extraction").inputs).items():
+        return False
+    data = {name: digest for name, digest in inputs.items() if name != "configuration"}
+    if not data.items() <= made.items():
+        return False
+    found = model_for_step(run, "extraction", data, extractor.reader)
+    if found is not None and found[1].fingerprint != made.get("model"):
+        return False
+
+    def write(folder: Path) -> None:
+        extracted, _ = extract_again(run, experiment, extractor)
+        shutil.copytree(old, folder, ignore=shutil.ignore_patterns(MANIFEST), dirs_exist_ok=True)
+        write_extracted(folder, extracted, extractor.catalogue)
+
+    with suppress(InputLinkError, OutputLinkError):
+        return run.step("extraction", {**inputs, "model": made["model"]}, write)
+    return False
+
+
+def extract_again(run: RunFolder, experiment: ResolvedExperiment, extractor: Extractor) -> tuple[Extracted, int]:
+    """Run a frontend that asks a model again on the answers that a run keeps; what it gives, and how many calls it makes.
+
+    InputLinkError if another reader made those calls, and for the first one that comes out otherwise, OutputLinkError for the
+    first answer.
+    """
+    folder = run.step_folder("extraction")
+    recorded, path = Recorded(folder / CALLS), folder / CALLS / SETTINGS
+    settings = recorded.transcript.settings
+    if settings.reader != extractor.reader:
+        raise InputLinkError(f"{path}: not the reader {extractor.reader.name!r} as the experiment has it")
+    tokenizer = ChatTokenizer.of(extractor.reader, run.files_of(f"extraction/{TOKENIZER}"))
+    check_settings(path, extractor.reader, settings, tokenizer)
+    if read_manifest(folder).inputs.get("model") != settings.model.fingerprint:
+        raise InputLinkError(f"{path}: not the model that {MANIFEST} names")
+    caller = Caller(settings, tokenizer, recorded)
+    extracted = extract_by_model(read_data(run).histories, experiment, caller)
+    return extracted, check_transcript(recorded, caller.transcript)
 
 
 def spent(live: Live) -> Spent:
@@ -104,11 +162,13 @@ def extracted_files(extracted: Extracted) -> dict[str, tuple[Record, ...]]:
     return {DRAFTS: extracted.drafts, NAMES: extracted.names, FORMS: extracted.forms}
 
 
-def write_extracted(folder: Path, extracted: Extracted) -> None:
-    """Store an extraction by a model and how it came about."""
+def write_extracted(folder: Path, extracted: Extracted, edited: EditedCatalogue | None) -> None:
+    """Store an extraction by a model and how it came about; ConfigurationError for an edited catalogue that does not fit it."""
     write_extraction(folder, extracted.extraction)
     for name, records in extracted_files(extracted).items():
         write_lines(folder / name, records)
+    if edited is not None:
+        check_edit(edited, extracted.names, file_digest(folder / NAMES), "extractor: the catalogue")
 
 
 def read_drafts(folder: Path) -> tuple[Draft, ...]:

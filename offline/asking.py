@@ -1,6 +1,5 @@
 """What asks a model beside reading, as it is configured: extraction of facts, and query-time pipelines."""
 
-from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Literal
@@ -78,7 +77,8 @@ EXTRACTION_SLOTS = {
 class EditedCatalogue(Record, frozen=True):
     """Relations as a person arranged them: the names that extraction found, by the name that they shall have.
 
-    of: digest of the catalogue that was edited, empty for one written by hand.
+    of: digest of the catalogue that was edited (names.jsonl); empty for one written by hand, which may serve several runs and
+    so may list names that one of them does not have.
     """
 
     relations: dict[str, tuple[str, ...]]
@@ -162,12 +162,10 @@ def resolve_extractor(use: ExtractorUse, where: str) -> Extractor:
 
 
 def _check_catalogue(edited: EditedCatalogue, where: str) -> None:
-    """ConfigurationError for a relation without a name, and for a name that is put under two."""
+    """ConfigurationError for a relation without a name."""
     for relation in edited.relations:
         named = entity_key(relation) and relation == " ".join(relation.split())
         check(bool(named), f"{where} has a relation {relation!r}: give it a name of letters or digits with single blanks")
-    for name, count in Counter(name for names in edited.relations.values() for name in names).items():
-        check(count == 1, f"{where} puts {name!r} under two relations")
 
 
 def _for_calls(reader: Reader, output_cap: int, input_cap: int) -> Reader:

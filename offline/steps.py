@@ -207,8 +207,7 @@ def compiled(
     """Each history of a run, compiled, one at a time, and the questions about it, in order."""
     data, extraction = read_data(run), read_extraction(run)
     settings, heading = experiment.settings, experiment.prompt.heading
-    for memory in memories(data.histories, extraction, settings, heading, retrieval=retrieval, questions=data.questions):
-        yield memory, [question for question in data.questions if question.history == memory.history.id]
+    return memories(data.histories, data.questions, extraction, settings, heading, retrieval=retrieval)
 
 
 def freeze_run(run: RunFolder, experiment: ResolvedExperiment, measure: Measure) -> Frozen:

@@ -44,10 +44,10 @@ def load(data: Data, source: RawSource | None, limit: int | None) -> Loaded:
     if missing := [row for row in data.rows if row not in rows]:
         raise DataError(f"no row {missing[0]!r} in the data; it has {', '.join(sorted(rows))}")
     counts: Counter[str] = Counter()
-    kept = []
+    wanted, kept = set(data.rows) or rows, []
     for question in loaded.questions:
         counts[question.row] += 1
-        if (not data.rows or question.row in data.rows) and (limit is None or counts[question.row] <= limit):
+        if question.row in wanted and (limit is None or counts[question.row] <= limit):
             kept.append(question)
     used = {question.history for question in kept}
     return Loaded(tuple(h for h in loaded.histories if h.id in used), tuple(kept))
