@@ -16,7 +16,7 @@ from eval.templates import templates
 from offline.canonical import read_record
 from offline.errors import StateError
 from offline.experiment import ReaderPlan
-from offline.models import Pin
+from offline.models import pin_text
 from offline.run_folder import RunFolder
 from offline.steps import read_packets
 from readers.records import Seal, Settings
@@ -258,13 +258,6 @@ def _facts(side: Side, views: Sequence[str]) -> dict[str, Any]:
         "output_cap": reader.output_cap,
         "views": {view: _lost(side.items[view].values()) for view in views},
     }
-
-
-def pin_text(pin: Pin) -> str:
-    """A model's pin as people write it: `embedded NAME`, `folder PATH`, `repository NAME@COMMIT`, `served NAME`."""
-    given = {name: value for name, value in msgspec.structs.asdict(pin).items() if isinstance(value, str)}
-    revision = f"@{given['revision']}" if "revision" in given else ""
-    return next(f"{name} {given[name]}{revision}" for name in ("embedded", "folder", "repository", "served") if name in given)
 
 
 def stated(seal: Seal, settings: Settings, name: Literal["dtype", "device"]) -> str:

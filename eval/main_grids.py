@@ -2,7 +2,11 @@
 
 from typing import Any
 
+import msgspec
+
+from eval.extracted_by import extraction_words
 from eval.grid import Entry, Grid, Row
+from eval.records import ExtractedBy
 
 # From the costs of a row in JSON to their headings, which also name what input and output are counted in. Those of `_RARE` have
 # a column only where a row counts any.
@@ -60,12 +64,13 @@ def flat(result: dict[str, Any]) -> Grid:
         numbers = [row["accuracy"].get(name, {}).get(number) for name in classes for number in _NUMBERS]
         facts = {} if "where" in row else result["readers"][row["reader"]]
         source = f"published: {result['published']['source']}, {row['where']}" if "where" in row else "this run"
-        whole: tuple[Entry, ...] = (_seal(row), facts.get("requests"), facts.get("seconds"), source)
+        extraction = row["extraction"] if "where" in row else _extraction(result)
+        whole: tuple[Entry, ...] = (_seal(row), facts.get("requests"), facts.get("seconds"), source, extraction)
         key = (row["view"], row["reader"], row["length"] or "all", result["metric"])
         return (*key, *numbers, row.get("unit"), *(row.get(name) for name in there), *whole)
 
     numbers = (f"{name}_{number}" for name in classes for number in _NUMBERS)
-    whole = ("sealed", "reader_requests", "reader_seconds", "source")
+    whole = ("sealed", "reader_requests", "reader_seconds", "source", "extraction")
     headings = ("view", "reader", "length", "metric", *numbers, "unit", *there, *whole)
     return Grid(headings, (tuple(map(line, [*result["rows"], *_published(result)])),), 4)
 
@@ -86,6 +91,7 @@ def _published(result: dict[str, Any]) -> list[dict[str, Any]]:
             "view": row["view"],
             "reader": f"{row['reader']}, {row['extraction']} extraction",
             "length": None,
+            "extraction": row["extraction"],
             "where": row["where"],
             "accuracy": {
                 name: {"questions": given["questions"][name], "percent": shown} for name, shown in row["percent"].items()
@@ -109,6 +115,10 @@ def _readers(result: dict[str, Any]) -> Grid:
     more = " calls: of all its pipelines together; `coldread pipelines` tells what they took." if calls else ""
     headings = ("reader", "model", "sealed", "seal", "requests", *["calls"] * calls, "seconds")
     return Grid(headings, (rows,), 4, (note + more,))
+
+
+def _extraction(result: dict[str, Any]) -> str:
+    return extraction_words(msgspec.convert(result["extraction"], ExtractedBy))
 
 
 def _same_questions(hop_class: str, rows: list[dict[str, Any]]) -> int | None:
@@ -148,6 +158,7 @@ def _notes(result: dict[str, Any]) -> tuple[str, ...]:
     notes = (
         ours,
         *(note for name, note in _RARE.items() if _any(result, name)),
+        f"extraction: {_extraction(result)}.",
         any("sampled" in row for row in result["rows"]) and pipelines,
         sampled and f"Sampled, where all else is decoded greedily: {sampled}.",
         given and f"published: substring match as reported in {given['source']}; not measured here.",

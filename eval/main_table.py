@@ -9,7 +9,7 @@ from typing import Any, get_args
 import msgspec
 
 from eval.asked import Asked, read_asked
-from eval.compare import pin_text
+from eval.extracted_by import extracted_by
 from eval.published import Published, published
 from eval.score import sealed_blind
 from eval.scored import Scored
@@ -19,6 +19,7 @@ from offline.canonical import read_record
 from offline.errors import ConfigurationError, StateError
 from offline.experiment import ReaderPlan
 from offline.loaders import kind_of
+from offline.models import pin_text
 from offline.records import HopClass, Packet
 from offline.run_folder import RunFolder
 from offline.steps import read_packets
@@ -60,6 +61,7 @@ def main_table(scored: Scored, metric: str, by_length: bool, with_published: boo
         "hop_classes": [name for name in get_args(HopClass) if name in classes],
         "rows": rows,
         "readers": readers,
+        "extraction": msgspec.to_builtins(extracted_by(run)),
         "published": msgspec.to_builtins(given) if given.rows else None,
     }
 

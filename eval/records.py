@@ -5,7 +5,8 @@ from typing import Literal
 from msgspec import UNSET, UnsetType
 
 from offline.canonical import Record
-from offline.records import HopClass
+from offline.records import HopClass, Status
+from readers.records import StageCounts
 
 
 class Label(Record, frozen=True):
@@ -81,6 +82,32 @@ class Link(Record, frozen=True):
     value: str
     record: str
     current: bool
+
+
+class AskedExtractor(Record, frozen=True):
+    """The model that a frontend asked: the name of its reader, its pin as people write it, its engine.
+
+    fingerprint: of its files; of a served model, of what its server is asked for. stages: what its calls cost, in `unit`.
+    catalogue: digest of the names that a person edited, None without. environments: what the engines resolved that answered.
+    """
+
+    name: str
+    model: str
+    fingerprint: str
+    engine: str
+    stages: dict[str, StageCounts]
+    unit: Literal["tokens", "bytes"]
+    catalogue: str | None
+    environments: tuple[dict[str, str], ...]
+
+
+class ExtractedBy(Record, frozen=True):
+    """What made a run's triples. statements: those of all histories by status. extractor: None if no model was asked."""
+
+    frontend: str
+    grammar: str | None
+    statements: dict[Status, int]
+    extractor: AskedExtractor | None
 
 
 class Finding(Record, frozen=True):

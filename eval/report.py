@@ -11,8 +11,8 @@ from collections import defaultdict
 from pathlib import Path
 from typing import Any
 
-from eval.compare import pin_text
 from eval.coverage import Judged
+from eval.extracted_by import extracted_by, extraction_words
 from eval.grid import Grid
 from eval.label_audit import audit_labels
 from eval.main_grids import grids
@@ -25,6 +25,7 @@ from eval.report_source import METRIC, Source, read_source
 from offline.canonical import write_bytes
 from offline.errors import ConfigurationError
 from offline.loaders import kind_of
+from offline.models import pin_text
 from offline.run_folder import REPORT, RunFolder
 
 _PAGE = Path(__file__).with_name("report_page")
@@ -92,6 +93,12 @@ def _facts(source: Source) -> list[tuple[str, str]]:
     )
     lengths = ", ".join(dict.fromkeys(history.length for history in source.histories))
     experiment = source.scored.experiment
+    run = source.scored.run
+    made = extracted_by(run)
+    environments = [
+        ", ".join(f"{name}: {value}" for name, value in environment.items())
+        for environment in (made.extractor.environments if made.extractor else ())
+    ]
     sampled = dict.fromkeys(name for seal in source.scored.seals.values() for name in seal.sampled or ())
     return [
         ("data", kind_of(source.scored.experiment.data)),
@@ -100,7 +107,9 @@ def _facts(source: Source) -> list[tuple[str, str]]:
         ("views", ", ".join(experiment.views)),
         *([("pipelines", ", ".join(experiment.served))] if experiment.served else []),
         *([("pipelines that sampled", ", ".join(sampled))] if sampled else []),
-        *((f"digest of {step}", source.scored.run.need(step).digest) for step in ("data", "packets", "labels")),
+        ("extraction", extraction_words(made)),
+        *(("environment of the extraction", environment) for environment in environments),
+        *((f"digest of {step}", run.need(step).digest) for step in ("data", "extraction", "packets", "labels")),
     ]
 
 

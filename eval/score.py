@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 
 from eval.audit import verify_run
+from eval.extracted_by import extracted_by
 from eval.fallbacks import fallbacks
 from eval.labels import open_labels
 from eval.metrics import Metric, find_metrics
@@ -190,7 +191,9 @@ def read_cells(run: RunFolder, reader: str) -> list[Cell]:
 
 
 def score_summary(run: RunFolder, experiment: ResolvedExperiment) -> dict[str, Any]:
-    """Counts as `coldread score --json` prints them, each reader's seal, and by view the questions that show a fallback."""
+    """Counts as `coldread score --json` prints them, each reader's seal, by view the questions that show a fallback, and what
+    made the triples.
+    """
     readers: dict[str, Any] = {}
     seals: dict[str, Any] = {}
     for plan in experiment.readers:
@@ -216,4 +219,5 @@ def score_summary(run: RunFolder, experiment: ResolvedExperiment) -> dict[str, A
         "readers": readers,
         "seals": seals,
         "fallbacks": {view: len(shown) for view, shown in fallbacks(run, views).items()},
+        "extraction": msgspec.to_builtins(extracted_by(run)),
     }

@@ -9,6 +9,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from eval.extracted_by import extracted_by, extraction_words
 from eval.fallbacks import fallback_lines, fallbacks
 from eval.score import read_cells
 from offline.run_folder import RunFolder
@@ -39,7 +40,8 @@ def percent(count: int, of: int) -> str:
 
 
 def scores(console: Console, run: RunFolder) -> None:
-    """One table a reader: accuracy by view, hop class and, where there are several, history length, with Wilson intervals.
+    """One table a reader: accuracy by view, hop class and, where there are several, history length, with Wilson intervals; and
+    what made the triples.
 
     `cut` counts questions of a view whose evidence was cut to the reader's input cap, and of a pipeline those with a call that
     left out retrieved records, to the evidence budget or to its input cap. Below, a line for each view of which the output cap
@@ -77,6 +79,7 @@ def scores(console: Console, run: RunFolder) -> None:
     views = list(dict.fromkeys(view for plan in run.experiment().readers for view in plan.views))
     for line in fallback_lines(fallbacks(run, views), questions):
         console.print(escape(line), highlight=False, soft_wrap=True)
+    console.print(printable(f"extraction: {extraction_words(extracted_by(run))}"), markup=False, highlight=False)
 
 
 def _size(count: int | None) -> str:

@@ -13,6 +13,7 @@ from offline.asking import EditedCatalogue, Extractor
 from offline.canonical import Record, file_digest, read_lines, read_record, write_lines, write_record
 from offline.errors import InputLinkError, OutputLinkError
 from offline.experiment import ResolvedExperiment
+from offline.records import Status
 from offline.run_folder import MANIFEST, SIDE, RunFolder, read_manifest
 from offline.steps import read_data, read_extraction, upstream, write_extraction
 from readers.calls import SETTINGS, Caller, Recorded, check_transcript, read_transcript, write_transcript
@@ -48,7 +49,7 @@ class Done:
 
     written: bool
     recorded: bool
-    statuses: dict[str, int]
+    statuses: dict[Status, int]
     stages: dict[str, StageCounts]
     spent: Spent | None
 
@@ -66,15 +67,20 @@ def extract_step(run: RunFolder, experiment: ResolvedExperiment, progress: Progr
             upstream(run, experiment, "extraction"),
             lambda folder: write_extraction(folder, extract(read_data(run).histories, experiment)),
         )
-    status = {statement.text: statement.status for statement in read_extraction(run).statements}
     folder = run.step_folder("extraction")
     return Done(
         written,
         recorded,
-        Counter(status[s.text] for history in read_data(run).histories for s in history.statements),
+        statuses(run),
         read_transcript(folder / CALLS).counts() if (folder / CALLS).is_dir() else {},
         read_record(folder / SIDE, Spent) if (folder / SIDE).is_file() else None,
     )
+
+
+def statuses(run: RunFolder) -> dict[Status, int]:
+    """How many statements of all histories have each status that occurs."""
+    of = {statement.text: statement.status for statement in read_extraction(run).statements}
+    return Counter(of[statement.text] for history in read_data(run).histories for statement in history.statements)
 
 
 def _by_model(run: RunFolder, experiment: ResolvedExperiment, extractor: Extractor, progress: Progress) -> bool:
@@ -178,3 +184,8 @@ def read_names(folder: Path) -> tuple[CatalogueName, ...]:
 def read_forms(folder: Path) -> tuple[InducedForm, ...]:
     """Its induced forms."""
     return tuple(read_lines(folder / FORMS, InducedForm))
+
+
+def read_environments(folder: Path) -> tuple[dict[str, str], ...]:
+    """What the engines resolved that answered its calls."""
+    return read_record(folder / ENVIRONMENTS, tuple[dict[str, str], ...])

@@ -1,6 +1,7 @@
 """What asks a model beside reading, as it is configured: extraction of facts, and query-time pipelines."""
 
 import re
+from collections.abc import Mapping
 from decimal import Decimal
 from pathlib import Path
 from typing import Literal
@@ -52,7 +53,7 @@ class ExtractorUse(ExtractorNumbers, frozen=True, kw_only=True):
 
 
 class ExtractionPrompt(Record, frozen=True):
-    """The prompts of extraction by a model, one for each stage; the shipped one says which slots each has.
+    """The prompts of extraction by a model, one for each stage; their slots are those of `EXTRACTION_SLOTS`.
 
     pronouns, negations: words that code goes by (extract/frontends/guards.py); none, if a language needs others.
     """
@@ -64,6 +65,15 @@ class ExtractionPrompt(Record, frozen=True):
     review: CallPrompt
     pronouns: tuple[str, ...] = ()
     negations: tuple[str, ...] = ()
+
+
+# The slots that each of these prompts must hold.
+EXTRACTION_SLOTS = {
+    "extract": ("relations", "records"),
+    "repair": ("relations", "records", "fault"),
+    "align": ("relation", "known"),
+    "review": ("records", "readings"),
+}
 
 
 class EditedCatalogue(Record, frozen=True):
@@ -146,10 +156,12 @@ def resolve_extractor(use: ExtractorUse, where: str) -> Extractor:
     edited = None if use.catalogue is None else load_yaml(beside / use.catalogue, EditedCatalogue)
     if edited is not None:
         _check_catalogue(edited, f"{where}: extractor: the catalogue {use.catalogue}")
+    prompt = load_yaml(find_config("prompts", use.prompt, beside), ExtractionPrompt)
+    _check_slots(prompt, EXTRACTION_SLOTS, where)
     return Extractor(
         # A call's own cap counts; this is the largest, and what an input may have is bounded twice.
         reader=_for_calls(reader, use.output_cap, use.input_cap),
-        prompt=load_yaml(find_config("prompts", use.prompt, beside), ExtractionPrompt),
+        prompt=prompt,
         catalogue=edited,
         **numbers,
     )
@@ -183,13 +195,18 @@ def resolve_pipelines(use: PipelineUse, where: str) -> PipelineSettings:
     )
     check(0 <= use.seed < 1 << 63, f"{where}: pipelines: seed {use.seed} does not lie in 0..2^63-1")
     prompt = load_yaml(find_config("prompts", use.prompt, Path(where).parent), PipelinePrompt)
-    for call, slots in PIPELINE_SLOTS.items():
-        for slot in slots:
-            check(
-                f"{{{slot}}}" in getattr(prompt, call).user,
-                f"{where}: prompt {prompt.name!r}: `user` of {call} must hold {{{slot}}}",
-            )
+    _check_slots(prompt, PIPELINE_SLOTS, where)
     return PipelineSettings(prompt=prompt, **numbers)
+
+
+def _check_slots(prompt: ExtractionPrompt | PipelinePrompt, slots: Mapping[str, tuple[str, ...]], where: str) -> None:
+    """ConfigurationError for a prompt whose `user` lacks a slot: its calls would be made without what they are about."""
+    for call, names in slots.items():
+        for name in names:
+            check(
+                f"{{{name}}}" in getattr(prompt, call).user,
+                f"{where}: prompt {prompt.name!r}: `user` of {call} must hold {{{name}}}",
+            )
 
 
 def _is_temperature(text: str) -> bool:

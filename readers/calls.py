@@ -91,7 +91,7 @@ class Caller:
         self._source = source
         self._seeds = seeds
         self._answers: dict[str, Prediction] = {}
-        # What `fits` made of calls of the next wave.
+        # What `fits` and `refusal` made of calls of the next wave.
         self._prepared: dict[Ask, Prepared] = {}
 
     @property
@@ -115,9 +115,11 @@ class Caller:
 
     def fits(self, ask: Ask) -> bool:
         """Whether there is room for a call's input; True of one that cannot be made for another reason."""
-        if ask not in self._prepared:
-            self._prepared[ask] = self._prepare(ask)
-        return not self._prepared[ask].too_long
+        return not self._tried(ask).too_long
+
+    def refusal(self, ask: Ask) -> str | None:
+        """Why a call cannot be made, with the sizes where its input is too long; None if it can."""
+        return self._tried(ask).call.refused
 
     def ask(self, asks: Sequence[Ask]) -> list[Prediction]:
         """The answers to one wave, in order. A call that cannot be made is a failed answer that says why, never an error."""
@@ -134,6 +136,13 @@ class Caller:
         for name, prepared in fresh.items():
             self._keep(prepared, made.get(name, Output(ids=(), finish_reason="error", error=prepared.call.refused)))
         return [self._answers[name] for name in names]
+
+    def _tried(self, ask: Ask) -> Prepared:
+        prepared = self._prepared.get(ask) or self._prepare(ask)
+        # One that is too long is a try, and another will be made.
+        if not prepared.too_long:
+            self._prepared[ask] = prepared
+        return prepared
 
     def _prepare(self, ask: Ask) -> Prepared:
         settings = self.settings

@@ -14,11 +14,11 @@ import yaml
 from http_double import Asked, Reply, ids, said, serve
 from tiny import ROWS, SWITCHED_TEMPLATE, TEMPLATE, coldread, make_model, write_experiment, write_rows
 
-from eval.compare import Item, paired_cells, pin_text, stated
+from eval.compare import Item, paired_cells, stated
 from eval.records import Score
 from eval.templates import chat_text, lacking
 from offline.canonical import read_lines, read_record
-from offline.models import Pin
+from offline.models import Pin, pin_text
 from offline.run_folder import RunFolder
 from readers.records import Request, Scheduled, Settings
 from readers.seal import read_seal

@@ -80,6 +80,7 @@ def result(*units: str) -> dict[str, Any]:
             for unit in units
         ],
         "readers": {unit[0]: {"sealed_blind": unit == "tokens", "unit": unit, **whole} for unit in units},
+        "extraction": {"frontend": "grammar", "grammar": "g", "statements": {"facts": 2}, "extractor": None},
         "published": None,
     }
 
@@ -244,9 +245,10 @@ def test_published_rows_are_marked_in_every_form_and_claim_no_interval_or_cost()
     assert theirs[0][:5] == ("cmc", "HY4-preview, LLM extraction", "published, table 1", "97.25 of 400", "78.25")
     assert theirs[0][5:] == (None,) * 6
     assert all(str(row[2]).startswith("published") for row in theirs)
-    assert given.source in views.notes[1]
+    assert given.source in views.notes[-1]
     lines = [dict(zip(flat(told).headings, row, strict=True)) for row in flat(told).groups[0]]
     assert [line["source"] for line in lines[:2]] == ["this run", f"published: {given.source}, table 1"]
+    assert [line["extraction"] for line in lines[:2]] == ["grammar g; statements: 2 facts", "LLM"]
     assert (lines[1]["sh_percent"], lines[1]["sh_correct"], lines[1]["sh_low"], lines[1]["requests"]) == (
         "97.25",
         None,

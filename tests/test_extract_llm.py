@@ -6,6 +6,7 @@ from dataclasses import dataclass
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec import UNSET
 from msgspec.structs import replace
 from scripted import READER, answer, entry, records_of, scripted
 
@@ -17,8 +18,9 @@ from extract.frontends.records import Extracted
 from offline.asking import EditedCatalogue, ExtractionPrompt, Extractor
 from offline.canonical import encode
 from offline.configuration import find_config, load_yaml
+from offline.errors import ConfigurationError
 from offline.experiment import GrammarForms
-from offline.records import Triple
+from offline.records import Message, Triple
 from readers.served import CODEC_FOLDER, MessageBytes
 
 PROMPT = load_yaml(find_config("prompts", "extract"), ExtractionPrompt)
@@ -290,13 +292,17 @@ def test_no_line_break_of_any_kind_ends_the_line_of_a_record(end):
 class _Special(MessageBytes):
     """A tokenizer with one special token."""
 
+    def __init__(self, special):
+        super().__init__(CODEC_FOLDER)
+        self._special = special
+
     def special_in(self, text):
-        return "<|end|>" if "<|end|>" in text else None
+        return self._special if self._special in text else None
 
 
 def run_special(texts, script, extractor=EXTRACTOR):
     reader = replace(READER, input_cap=100_000)
-    caller = scripted(script, reader, _Special(CODEC_FOLDER))
+    caller = scripted(script, reader, _Special("<|end|>"))
     return llm(texts, extractor, caller), caller
 
 
@@ -362,6 +368,50 @@ def test_the_schema_asks_for_each_number_once_and_facts_exactly_where_there_are_
     assert silent["properties"]["facts"]["maxItems"] == 0
     # xgrammar 0.2.9 lets no string with a length or a pattern hold a quote.
     assert set(map(json.dumps, stated["properties"]["facts"]["items"]["properties"].values())) == {'{"type": "string"}'}
+
+
+@pytest.mark.parametrize("constrained", [True, False])
+def test_an_answer_gives_as_many_facts_of_a_statement_as_a_schema_lets_it_and_no_more(constrained):
+    most = json.loads(schema(1))["properties"]["records"]["prefixItems"][0]["anyOf"][0]["properties"]["facts"]["maxItems"]
+    assert most == 8
+    texts = ["Land0 has " + " and ".join(f"Town{n}" for n in range(count)) + "." for count in (8, 9)]
+    faults = []
+
+    def script(stage, chat):
+        if stage == "repair":
+            faults.append(chat[-1].content)
+        named = [(n, text.count("Town")) for n, text in records_of(chat)]
+        return answer(*(entry(n, *(("Land0", f"place {i}", f"Town{i}") for i in range(count))) for n, count in named))
+
+    extracted, _ = run(texts, script, replace(EXTRACTOR, constrained=constrained))
+    eight, nine = extracted.extraction.statements
+    assert len(eight.triples) == 8
+    assert (nine.status, nine.triples) == ("unresolved", ())
+    assert nine.reason == "no valid answer: it has 9 facts, and an answer may give 8 of one record"
+    assert ["9 facts" in fault for fault in faults] == [True]
+
+
+def local(input_cap, special="<|end|>"):
+    """A caller of a model that is no server's, so that its answers are counted as its inputs are: a byte is a token."""
+    caller = scripted(honest, replace(READER, input_cap=input_cap), _Special(special))
+    caller.transcript.settings = replace(caller.settings, transport=UNSET)
+    return caller
+
+
+@pytest.mark.parametrize("frontend", [llm, hybrid])
+def test_caps_that_leave_no_room_for_any_statement_are_refused_with_what_they_would_have_to_be(frontend):
+    prompt = PROMPT.extract.user.replace("{relations}", "[]").replace("{records}", '{"id": 1, "text": ""}')
+    chat = (Message(role="system", content=PROMPT.extract.system), Message(role="user", content=prompt))
+    needed = len(MessageBytes(CODEC_FOLDER).encode(chat))
+    fact = '{"records":[{"id":1,"status":"facts","facts":[{"subject":"","relation":"relation","object":""}]}]}'
+    enough = replace(EXTRACTOR, output_cap=len(fact))
+    frontend(CAPITALS, enough, local(needed))
+    with pytest.raises(ConfigurationError, match=rf"the input has {needed} tokens, of {needed - 1} .*raise input_cap"):
+        frontend(CAPITALS, enough, local(needed - 1))
+    with pytest.raises(ConfigurationError, match=rf"output_cap {len(fact) - 1} has no room .* takes {len(fact)} tokens"):
+        frontend(CAPITALS, replace(EXTRACTOR, output_cap=len(fact) - 1), local(needed))
+    with pytest.raises(ConfigurationError, match=r"spells out 'Aurora', a special token .* mend the prompt 'extract'"):
+        frontend(CAPITALS, enough, local(needed, "Aurora"))
 
 
 @pytest.mark.parametrize("cap", [1, 7, 800])

@@ -200,6 +200,20 @@ def test_an_engine_killed_in_the_middle_resumes_and_gives_the_same_bytes(tmp_pat
     assert bytes_of(other / "extraction") == bytes_of(tmp_path / "run" / "extraction")
 
 
+@pytest.mark.parametrize(("cap", "why"), [("input_cap", "of 100 that there is room for"), ("output_cap", "takes 98 tokens")])
+def test_a_run_whose_caps_leave_no_room_for_a_statement_ends_before_the_step(
+    cap: str, why: str, tmp_path: Path, wide_model: Path, plugin: Plugin
+):
+    plugin("return []", RULES)
+    small = {"input_cap": 100, "output_cap": 1}[cap]
+    changed = extractor(wide_model, **{cap: small})
+    experiment = write_experiment(tmp_path, wide_model, readers=[], frontend={"kind": "llm"}, extractor=changed)
+    command = ("run", str(experiment), "--data", str(write_rows(tmp_path)))
+    assert why in coldread(*command, "--dry-run", code=3).stderr
+    assert why in coldread(*command, "--out", str(tmp_path / "run"), "--until", "extract", code=3).stderr
+    assert not (tmp_path / "run" / "extraction").exists()
+
+
 TAMPERED = {
     "statements.jsonl": 20,
     "drafts.jsonl": 20,

@@ -379,6 +379,25 @@ def test_a_prompt_of_pipelines_that_shows_no_records_is_refused(tmp_path: Path) 
             _resolve(f"{MINIMAL}{reader}pipelines: {{prompt: {tmp_path / 'mine.yaml'}}}\n")
 
 
+SLOTS = "extract.relations extract.records repair.relations repair.records repair.fault align.relation align.known"
+
+
+@pytest.mark.parametrize("named", [*SLOTS.split(), "review.records", "review.readings"])
+def test_a_prompt_of_extraction_that_shows_no_statement_is_refused(named: str, tmp_path: Path) -> None:
+    call, slot = named.split(".")
+    text = MINIMAL.replace("kind: grammar, grammar: synthetic", "kind: llm")
+    assert text != MINIMAL
+    section = "extractor: {reader: {name: one, engine: transformers, model: {folder: /m}}"
+    assert _resolve(f"{text}{section}}}\n").extractor
+    changed = yaml.safe_load(find_config("prompts", "extract").read_text())
+    # A slot that nothing fills stands in the prompt as it is, and one in `system` is filled by nothing.
+    changed[call]["user"] = changed[call]["user"].replace(f"{{{slot}}}", f"{{{slot[:-1]}}}")
+    changed[call]["system"] += f"{{{slot}}}"
+    (tmp_path / "mine.yaml").write_text(yaml.safe_dump(changed))
+    with pytest.raises(ConfigurationError, match=rf"prompt 'extract': `user` of {call} must hold {{{slot}}}"):
+        _resolve(f"{text}{section}, prompt: {tmp_path / 'mine.yaml'}}}\n")
+
+
 def test_an_experiment_without_the_section_keeps_its_bytes() -> None:
     resolved = _resolve(MINIMAL + TWO)
     assert resolved.analysis is UNSET

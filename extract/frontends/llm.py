@@ -14,7 +14,7 @@ from typing import Literal
 from msgspec.structs import replace
 
 from extract.frontends import FRONTENDS, asks_model
-from extract.frontends.batches import answer_skeleton, ask, quarter, read_answer
+from extract.frontends.batches import answer_skeleton, ask, check_caps, quarter, read_answer
 from extract.frontends.catalogue import Catalogue
 from extract.frontends.edited import relations_of
 from extract.frontends.guards import two_values
@@ -68,6 +68,7 @@ class _Reader:
     """Reads waves of statements, each by what the waves before made known."""
 
     def __init__(self, extractor: Extractor, caller: Caller) -> None:
+        check_caps(extractor, caller)
         self._extractor = extractor
         self._caller = caller
         self.catalogue = Catalogue(extractor, caller)
