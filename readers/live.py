@@ -2,8 +2,12 @@
 
 The cache is content-addressed. Its unit is a batch, since greedy output can depend on what shares one: its name is the digest
 of its calls' digests, and each of those covers input ids, decoding, stop ids and the fingerprint of model, engine and settings.
-So an interrupted algorithm resumes, the same work in another run costs nothing, and another model or prompt never meets it.
-A batch in which something failed is not kept: what failed once need not fail again.
+So an interrupted algorithm resumes, the same work in another run costs nothing, and a model of other files, or another prompt,
+never meets it. A batch in which something failed is not kept: what failed once need not fail again.
+
+The fingerprint of a model behind a server covers a name, or files that nobody compared with the server's. So there an engine
+is started first, and a batch's name also covers what it says of the server (`Engine.served_by`): its process, and where that
+has the model from. Answers of a server that does not say this are neither kept nor taken.
 """
 
 import os
@@ -18,7 +22,7 @@ from offline.canonical import digest_of, encode, read_record, self_digest, write
 from offline.errors import AlteredError, EngineError, StorageError
 from offline.models import Reader
 from readers.calls import Caller, Prepared
-from readers.engines import EngineStart
+from readers.engines import EngineStart, asks_server
 from readers.guard import Forbidden
 from readers.pins import identify
 from readers.pool import Engines, Job, share
@@ -86,9 +90,21 @@ def batches(calls: Sequence[Prepared], reader: Reader) -> list[list[int]]:
     return [batch for indices in alike.values() for batch in in_batches(indices, of, reader)]
 
 
+_RESUMES = "finished batches are kept, the same command resumes after them"
+_STARTS_ANEW = "no answer was kept, since the server does not say enough of itself to be known again"
+
+
+@dataclass(frozen=True)
+class _Source:
+    """What answers. name: of a server, None for a model on this machine. lasts: its answers may be used again."""
+
+    name: str | None
+    lasts: bool
+
+
 @dataclass
 class Live:
-    """A source with an engine behind it, started when something is asked that the cache does not hold.
+    """A source with an engine behind it, started when something is asked that the cache does not hold, or of a server.
 
     environments: what the engines resolved that made the answers. seconds: by stage; a cached batch counts as it took then.
     """
@@ -105,12 +121,13 @@ class Live:
 
     def __call__(self, calls: Sequence[Prepared]) -> list[Output]:
         """Outputs of one wave of calls."""
-        reader = self.engines.start.settings.reader
         found: dict[int, Output] = {}
         jobs: dict[str, tuple[Job, list[int]]] = {}
-        for batch in batches(calls, reader):
-            name = digest_of([calls[i].call.digest for i in batch])
-            kept = self.cache.get(name, len(batch))
+        source = self._source()
+        for batch in batches(calls, self._reader):
+            digests = [calls[i].call.digest for i in batch]
+            name = digest_of(digests if source.name is None else (digests, source.name))
+            kept = self.cache.get(name, len(batch)) if source.lasts else None
             if kept is None:
                 jobs[name] = (Job(name, [calls[i].ids for i in batch], calls[batch[0]].decoding), batch)
             else:
@@ -120,13 +137,13 @@ class Live:
         if jobs:
             try:
                 for entry in share(self._started(), [job for job, _ in jobs.values()]):
-                    if all(output.finish_reason != "error" for output in entry.outputs):
+                    if source.lasts and all(output.finish_reason != "error" for output in entry.outputs):
                         self.cache.put(entry)
                     self.generated += len(entry.outputs)
                     self._take(entry, jobs[entry.batch][1], calls, found)
                     self.progress(len(found), len(calls))
             except EngineError as error:
-                raise EngineError(f"{error}; finished batches are kept, the same command resumes after them") from error
+                raise EngineError(f"{error}; {_RESUMES if source.lasts else _STARTS_ANEW}") from error
         return [found[i] for i in range(len(calls))]
 
     def _take(self, entry: JournalEntry, batch: list[int], calls: Sequence[Prepared], found: dict[int, Output]) -> None:
@@ -135,11 +152,23 @@ class Live:
         stage = calls[batch[0]].call.stage
         self.seconds[stage] = self.seconds.get(stage, 0.0) + float(entry.seconds)
 
+    @property
+    def _reader(self) -> Reader:
+        return self.engines.start.settings.reader
+
+    def _source(self) -> "_Source":
+        """What answers. A server is asked who it is, which takes an engine."""
+        if not asks_server(self._reader):
+            return _Source(None, lasts=True)
+        said = [process.served_by for process in self._started()]
+        alike = said[0] is not None and all(one == said[0] for one in said)
+        return _Source(digest_of(said[0]), lasts=True) if alike else _Source(None, lasts=False)
+
     def _started(self) -> list[Process]:
         if not self._processes:
             # Before an engine takes minutes to start.
             self.cache.open()
-            count = self.engines.start.settings.reader.data_parallel or 1
+            count = self._reader.data_parallel or 1
             self._processes = self._stack.enter_context(self.engines.run(count))
         return self._processes
 
