@@ -41,6 +41,11 @@ def cache_folder() -> Path:
     return Path(given) if given else Path.home() / ".cache" / "coldread" / "calls"
 
 
+# What to do about a file of the cache that is not what was written, and where none can be.
+_REMOVE = "remove it, then go on"
+_ELSEWHERE = "answers are kept there: let COLDREAD_CALLS name a folder that can be written"
+
+
 class Cache:
     """Finished batches on disk, one checked file each."""
 
@@ -51,20 +56,26 @@ class Cache:
         return self.folder / batch[:2] / f"{batch}.json"
 
     def get(self, batch: str, size: int) -> JournalEntry | None:
-        """A finished batch of so many calls; AlteredError if its file is not what was written."""
+        """A finished batch of so many calls; AlteredError or StorageError if its file is not what was written.
+
+        Such a file is never written over: a later version may have made it, and a bad disk should be known.
+        """
         path = self._path(batch)
-        if not path.is_file():
-            return None
-        entry = read_record(path, JournalEntry)
+        try:
+            entry = read_record(path, JournalEntry)
+        except (AlteredError, StorageError) as error:
+            if isinstance(error.__cause__, FileNotFoundError | NotADirectoryError):
+                return None
+            raise type(error)(f"{error}: {_REMOVE}") from error
         if self_digest(entry, "check") != entry.check or entry.batch != batch or len(entry.outputs) != size:
-            raise AlteredError(f"{path}: its check does not fit its content; the file was altered: remove it, then go on")
+            raise AlteredError(f"{path}: its check does not fit its content; the file was altered: {_REMOVE}")
         return entry
 
     def put(self, entry: JournalEntry) -> None:
         """Keep a finished batch."""
         path = self._path(entry.batch)
         self.open(path.parent)
-        write_record(path, msgspec.structs.replace(entry, check=self_digest(entry, "check")))
+        write_record(path, msgspec.structs.replace(entry, check=self_digest(entry, "check")), _ELSEWHERE)
 
     def open(self, folder: Path | None = None) -> None:
         """Make the cache's folder, or one in it; StorageError if nothing can be kept there."""
@@ -75,7 +86,7 @@ class Cache:
         except OSError as error:
             why = error.strerror
         if why is not None:
-            raise StorageError(f"{folder}: {why}; answers are kept there: let COLDREAD_CALLS name a folder that can be written")
+            raise StorageError(f"{folder}: {why}; {_ELSEWHERE}")
 
 
 def batches(calls: Sequence[Prepared], reader: Reader) -> list[list[int]]:
