@@ -116,15 +116,17 @@ def compare_lines(path: Path, records: Sequence[Any], error: type[ColdreadError]
         raise error(f"{path}, line {len(records) + 1}: derived again, this line is not there")
 
 
+# What to do where a run cannot be written.
+_CURE = "free the disk or choose a writable --out, then run the same command again"
+
+
 @contextlib.contextmanager
-def storage(path: Path) -> Iterator[None]:
+def storage(path: Path, cure: str = _CURE) -> Iterator[None]:
     """Turn an OSError of writing `path` into one StorageError that says what to do."""
     try:
         yield
     except OSError as error:
-        raise StorageError(
-            f"cannot write {path}: {error.strerror}; free the disk or choose a writable --out, then run the same command again"
-        ) from error
+        raise StorageError(f"cannot write {path}: {error.strerror}; {cure}") from error
 
 
 def _sync_folder(folder: Path) -> None:
@@ -135,9 +137,12 @@ def _sync_folder(folder: Path) -> None:
         os.close(descriptor)
 
 
-def write_bytes(path: Path, chunks: Iterable[bytes]) -> None:
-    """Write a file whole or not at all: temporary file beside it, fsync, rename, fsync of the folder."""
-    with storage(path):
+def write_bytes(path: Path, chunks: Iterable[bytes], cure: str = _CURE) -> None:
+    """Write a file whole or not at all: temporary file beside it, fsync, rename, fsync of the folder.
+
+    cure: what a StorageError tells to do.
+    """
+    with storage(path, cure):
         descriptor, name = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".partial", dir=path.parent)
         temporary = Path(name)
         try:
@@ -154,9 +159,9 @@ def write_bytes(path: Path, chunks: Iterable[bytes]) -> None:
         _sync_folder(path.parent)
 
 
-def write_record(path: Path, value: Any) -> None:
-    """Write one record as one canonical line, atomically."""
-    write_bytes(path, [encode(value) + b"\n"])
+def write_record(path: Path, value: Any, cure: str = _CURE) -> None:
+    """Write one record as one canonical line, atomically; `cure` as in `write_bytes`."""
+    write_bytes(path, [encode(value) + b"\n"], cure)
 
 
 def write_lines(path: Path, values: Iterable[Any]) -> None:

@@ -2,8 +2,12 @@
 
 The cache is content-addressed. Its unit is a batch, since greedy output can depend on what shares one: its name is the digest
 of its calls' digests, and each of those covers input ids, decoding, stop ids and the fingerprint of model, engine and settings.
-So an interrupted algorithm resumes, the same work in another run costs nothing, and another model or prompt never meets it.
-A batch in which something failed is not kept: what failed once need not fail again.
+So an interrupted algorithm resumes, the same work in another run costs nothing, and a model of other files, or another prompt,
+never meets it. A batch in which something failed is not kept: what failed once need not fail again.
+
+The fingerprint of a model behind a server covers a name, or files that nobody compared with the server's. So there an engine
+is started first, and a batch's name also covers what it says of the server (`Engine.served_by`): its process, and where that
+has the model from. Answers of a server that does not say this are neither kept nor taken.
 """
 
 import os
@@ -18,7 +22,7 @@ from offline.canonical import digest_of, encode, read_record, self_digest, write
 from offline.errors import AlteredError, EngineError, StorageError
 from offline.models import Reader
 from readers.calls import Caller, Prepared
-from readers.engines import EngineStart
+from readers.engines import EngineStart, asks_server
 from readers.guard import Forbidden
 from readers.pins import identify
 from readers.pool import Engines, Job, share
@@ -37,6 +41,11 @@ def cache_folder() -> Path:
     return Path(given) if given else Path.home() / ".cache" / "coldread" / "calls"
 
 
+# What to do about a file of the cache that is not what was written, and where none can be.
+_REMOVE = "remove it, then go on"
+_ELSEWHERE = "answers are kept there: let COLDREAD_CALLS name a folder that can be written"
+
+
 class Cache:
     """Finished batches on disk, one checked file each."""
 
@@ -47,20 +56,26 @@ class Cache:
         return self.folder / batch[:2] / f"{batch}.json"
 
     def get(self, batch: str, size: int) -> JournalEntry | None:
-        """A finished batch of so many calls; AlteredError if its file is not what was written."""
+        """A finished batch of so many calls; AlteredError or StorageError if its file is not what was written.
+
+        Such a file is never written over: a later version may have made it, and a bad disk should be known.
+        """
         path = self._path(batch)
-        if not path.is_file():
-            return None
-        entry = read_record(path, JournalEntry)
+        try:
+            entry = read_record(path, JournalEntry)
+        except (AlteredError, StorageError) as error:
+            if isinstance(error.__cause__, FileNotFoundError | NotADirectoryError):
+                return None
+            raise type(error)(f"{error}: {_REMOVE}") from error
         if self_digest(entry, "check") != entry.check or entry.batch != batch or len(entry.outputs) != size:
-            raise AlteredError(f"{path}: its check does not fit its content; the file was altered: remove it, then go on")
+            raise AlteredError(f"{path}: its check does not fit its content; the file was altered: {_REMOVE}")
         return entry
 
     def put(self, entry: JournalEntry) -> None:
         """Keep a finished batch."""
         path = self._path(entry.batch)
         self.open(path.parent)
-        write_record(path, msgspec.structs.replace(entry, check=self_digest(entry, "check")))
+        write_record(path, msgspec.structs.replace(entry, check=self_digest(entry, "check")), _ELSEWHERE)
 
     def open(self, folder: Path | None = None) -> None:
         """Make the cache's folder, or one in it; StorageError if nothing can be kept there."""
@@ -71,7 +86,7 @@ class Cache:
         except OSError as error:
             why = error.strerror
         if why is not None:
-            raise StorageError(f"{folder}: {why}; answers are kept there: let COLDREAD_CALLS name a folder that can be written")
+            raise StorageError(f"{folder}: {why}; {_ELSEWHERE}")
 
 
 def batches(calls: Sequence[Prepared], reader: Reader) -> list[list[int]]:
@@ -86,9 +101,21 @@ def batches(calls: Sequence[Prepared], reader: Reader) -> list[list[int]]:
     return [batch for indices in alike.values() for batch in in_batches(indices, of, reader)]
 
 
+_RESUMES = "finished batches are kept, the same command resumes after them"
+_STARTS_ANEW = "no answer was kept, since the server does not say enough of itself to be known again"
+
+
+@dataclass(frozen=True)
+class _Source:
+    """What answers. name: of a server, None for a model on this machine. lasts: its answers may be used again."""
+
+    name: str | None
+    lasts: bool
+
+
 @dataclass
 class Live:
-    """A source with an engine behind it, started when something is asked that the cache does not hold.
+    """A source with an engine behind it, started when something is asked that the cache does not hold, or of a server.
 
     environments: what the engines resolved that made the answers. seconds: by stage; a cached batch counts as it took then.
     """
@@ -105,12 +132,13 @@ class Live:
 
     def __call__(self, calls: Sequence[Prepared]) -> list[Output]:
         """Outputs of one wave of calls."""
-        reader = self.engines.start.settings.reader
         found: dict[int, Output] = {}
         jobs: dict[str, tuple[Job, list[int]]] = {}
-        for batch in batches(calls, reader):
-            name = digest_of([calls[i].call.digest for i in batch])
-            kept = self.cache.get(name, len(batch))
+        source = self._source()
+        for batch in batches(calls, self._reader):
+            digests = [calls[i].call.digest for i in batch]
+            name = digest_of(digests if source.name is None else (digests, source.name))
+            kept = self.cache.get(name, len(batch)) if source.lasts else None
             if kept is None:
                 jobs[name] = (Job(name, [calls[i].ids for i in batch], calls[batch[0]].decoding), batch)
             else:
@@ -120,13 +148,13 @@ class Live:
         if jobs:
             try:
                 for entry in share(self._started(), [job for job, _ in jobs.values()]):
-                    if all(output.finish_reason != "error" for output in entry.outputs):
+                    if source.lasts and all(output.finish_reason != "error" for output in entry.outputs):
                         self.cache.put(entry)
                     self.generated += len(entry.outputs)
                     self._take(entry, jobs[entry.batch][1], calls, found)
                     self.progress(len(found), len(calls))
             except EngineError as error:
-                raise EngineError(f"{error}; finished batches are kept, the same command resumes after them") from error
+                raise EngineError(f"{error}; {_RESUMES if source.lasts else _STARTS_ANEW}") from error
         return [found[i] for i in range(len(calls))]
 
     def _take(self, entry: JournalEntry, batch: list[int], calls: Sequence[Prepared], found: dict[int, Output]) -> None:
@@ -135,11 +163,23 @@ class Live:
         stage = calls[batch[0]].call.stage
         self.seconds[stage] = self.seconds.get(stage, 0.0) + float(entry.seconds)
 
+    @property
+    def _reader(self) -> Reader:
+        return self.engines.start.settings.reader
+
+    def _source(self) -> "_Source":
+        """What answers. A server is asked who it is, which takes an engine."""
+        if not asks_server(self._reader):
+            return _Source(None, lasts=True)
+        said = [process.served_by for process in self._started()]
+        alike = said[0] is not None and all(one == said[0] for one in said)
+        return _Source(digest_of(said[0]), lasts=True) if alike else _Source(None, lasts=False)
+
     def _started(self) -> list[Process]:
         if not self._processes:
             # Before an engine takes minutes to start.
             self.cache.open()
-            count = self.engines.start.settings.reader.data_parallel or 1
+            count = self._reader.data_parallel or 1
             self._processes = self._stack.enter_context(self.engines.run(count))
         return self._processes
 

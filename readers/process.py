@@ -33,7 +33,10 @@ Answer = TypeVar("Answer", worker.Ready, worker.Done, worker.Weighed)
 
 
 class Process:
-    """One reader process. `environment` is what its engine resolved, `forgets` whether the engine keeps a cache to empty."""
+    """One reader process. `environment` is what its engine resolved, `forgets` whether the engine keeps a cache to empty.
+
+    served_by: as in `worker.Ready`.
+    """
 
     def __init__(self, process: "subprocess.Popen[bytes]", errors: Any, reader: Reader) -> None:
         self._process = process
@@ -45,6 +48,7 @@ class Process:
         self._cap = reader.output_cap
         self.environment: dict[str, str] = {}
         self.forgets = False
+        self.served_by: dict[str, str] | None = None
         assert process.stdin is not None
         assert process.stdout is not None
         self._input, self._output = process.stdin, process.stdout
@@ -67,7 +71,7 @@ class Process:
     def ready(self) -> None:
         """Wait for the engine."""
         ready = self._receive(worker.Ready)
-        self.environment, self.forgets = ready.environment, ready.forgets
+        self.environment, self.forgets, self.served_by = ready.environment, ready.forgets, ready.served_by
 
     def send(self, inputs: Sequence[Sequence[int]], *, warm: bool = False, decoding: Decoding | None = None) -> None:
         """Give the process a batch; `warm` keeps what the engine remembers of earlier ones, `decoding` as in `worker.Batch`."""

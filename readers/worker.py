@@ -47,10 +47,14 @@ class Weigh(Record, frozen=True, tag="weigh"):
 
 
 class Ready(Record, frozen=True, tag="ready"):
-    """The worker's first answer. `forgets`: the engine keeps a cache from batch to batch and can empty it."""
+    """The worker's first answer. `forgets`: the engine keeps a cache from batch to batch and can empty it.
+
+    served_by: which process of a server answers, and with what; None if there is none, or it does not say.
+    """
 
     environment: dict[str, str]
     forgets: bool
+    served_by: dict[str, str] | None = None
 
 
 class Done(Record, frozen=True, tag="done"):
@@ -89,8 +93,9 @@ def serve(source: BinaryIO, sink: BinaryIO) -> None:
         forbid(start.forbidden)
         engine = find_engine(start.engine.settings.reader.engine)(start.engine)
         check()
-        forgets = hasattr(engine, "forget")
-        send(Ready(environment={**engine.environment(), "coldread": version("coldread")}, forgets=forgets))
+        environment = {**engine.environment(), "coldread": version("coldread")}
+        served_by: Callable[[], dict[str, str] | None] = getattr(engine, "served_by", lambda: None)
+        send(Ready(environment=environment, forgets=hasattr(engine, "forget"), served_by=served_by()))
         for line in source:
             answer = _answer(engine, msgspec.json.decode(line, type=ToWorker))
             check()

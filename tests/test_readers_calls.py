@@ -307,7 +307,7 @@ def test_a_kept_answer_that_was_altered_is_refused(
     for altered in (whole.replace(b"[%d," % token, b"[%d," % (token + 1)), whole[:-2], two.read_bytes(), b""):
         assert altered != whole
         one.write_bytes(altered)
-        refused = pytest.raises(AlteredError, match=one.name)
+        refused = pytest.raises(AlteredError, match=f"{one.name}.*remove it, then go on")
         with no_engine(), asking(their(tiny_model, tmp_path, batch_size=1)) as (again, _), refused:
             again.ask([ask("Who?"), ask("Where?")])
     one.write_bytes(whole)
@@ -338,6 +338,34 @@ def test_a_cache_that_cannot_be_written_is_refused_before_an_engine_starts(
     with no_engine(), asking(their(tiny_model, tmp_path)) as (caller, _), pytest.raises(StorageError, match="COLDREAD_CALLS"):
         caller.ask([ask("Who?")])
     assert caller.transcript.calls == []
+
+
+def test_a_folder_in_the_place_of_a_kept_answer_is_to_be_removed_before_anything_is_asked(
+    tiny_model: Path, tmp_path: Path, cache: Path, logged: Callable[..., None]
+) -> None:
+    logged()
+    with asking(their(tiny_model, tmp_path)) as (caller, _):
+        caller.ask([ask("Who?")])
+    (kept,) = cache.rglob("*.json")
+    kept.unlink()
+    kept.mkdir()
+    refused = pytest.raises(StorageError, match=f"{kept.name}: Is a directory: remove it, then go on")
+    with no_engine(), asking(their(tiny_model, tmp_path)) as (again, _), refused:
+        again.ask([ask("Who?")])
+
+
+def test_an_answer_that_cannot_be_kept_names_the_variable_of_the_cache_and_not_the_runs_folder(
+    tiny_model: Path, tmp_path: Path, logged: Callable[..., None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(**arguments: Any) -> Any:
+        raise OSError(28, "No space left on device")
+
+    logged()
+    monkeypatch.setattr("offline.canonical.tempfile.mkstemp", full)
+    with asking(their(tiny_model, tmp_path)) as (caller, _), pytest.raises(StorageError) as raised:
+        caller.ask([ask("Who?")])
+    assert "No space left on device; answers are kept there: let COLDREAD_CALLS name" in str(raised.value)
+    assert "--out" not in str(raised.value)
 
 
 KILL = """if len(target.read_text().splitlines()) == 2:

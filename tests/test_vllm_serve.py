@@ -248,6 +248,21 @@ def test_the_server_gives_logprobs_and_forgets_its_prefix_cache() -> None:
     assert engine.generate([ids]) == before
 
 
+def test_the_server_says_which_process_it_is_and_where_its_model_lies(place: Place) -> None:
+    said = asked()[0].served_by()
+    assert said is not None
+    assert (said["address"], said["model"], said["root"]) == (place.url, SERVED, str(embedded_folder(MODEL)))
+    assert 0 < time.time() - float(said["started"]) < 3600
+    time.sleep(1.1)  # vLLM's list names the second in which it is asked
+    assert asked()[0].served_by() == said
+    place.move()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("OPENAI_BASE_URL", place.url)
+        moved = asked()[0].served_by()
+    assert moved is not None
+    assert float(moved["started"]) > float(said["started"])
+
+
 def test_a_window_of_the_server_that_is_too_small_is_said_before_reading(tmp_path: Path) -> None:
     run = frozen(tmp_path, [reader("ids", "openai", output_cap=2000, options={"model": SERVED})], 4)
     assert "--max-model-len" in coldread("read", str(run), code=3).stderr

@@ -37,6 +37,9 @@ class Engine(Protocol):
     and `logprobs(ids, tokens) -> list[float] | None`, natural logarithms of the probabilities of these tokens after these
     ids. The determinism certificate uses both where they are.
 
+    An engine that asks a server may offer `served_by() -> dict[str, str] | None`: what tells the server's process, and the
+    model in it, from every other; None if the server does not say. Only with it are answers used again (readers/live.py).
+
     An engine that can serve the calls of algorithms (readers/calls.py) offers `complete(batch, decoding) -> list[Output]`: one
     output for each input, in order, decoded as a `Decoding` says, which may hold it to a JSON Schema. Where it samples, each
     input does so with the seed that `seed_of` gives.
@@ -101,6 +104,12 @@ def check_engine(reader: Reader) -> None:
         check_remote(reader)
     if reader.engine in OPTIONS:
         engine_options(reader, OPTIONS[reader.engine])
+
+
+def asks_server(reader: Reader) -> bool:
+    """Whether a reader's answers come from a server, whose weights nobody here can hash."""
+    _register()
+    return reader.model.served is not msgspec.UNSET or reader.engine in REMOTE
 
 
 def check_remote(reader: Reader) -> None:

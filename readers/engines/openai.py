@@ -150,6 +150,15 @@ class OpenAIEngine:
             **({"max_model_len": str(found.max_model_len)} if found and found.max_model_len is not None else {}),
         }
 
+    def served_by(self) -> dict[str, str] | None:
+        """The process that serves the model, and where it has it from; None of a server that says less than vLLM does."""
+        found = self._listed
+        started = self._server.started() if self._version and found is not None and found.root else None
+        if found is None or started is None:
+            return None
+        said = {"root": str(found.root), "parent": str(found.parent), "started": started, "version": self._version}
+        return {"address": self._server.address, "model": self._name, **said}
+
     def generate(self, batch: Sequence[Sequence[int]]) -> list[Output]:
         """One output for each input, in order. The first error that is no answer cancels what has not begun.
 

@@ -1,6 +1,6 @@
 """What servers answer, as far as it is read, and how an answer becomes an output. Fields that are not named are ignored."""
 
-from typing import Literal
+from typing import Any, Literal
 
 import msgspec
 
@@ -59,10 +59,12 @@ class Answer(msgspec.Struct):
 
 
 class Listed(msgspec.Struct):
-    """A model in the list of /models. vLLM's `root` is a path of its machine and is not read."""
+    """A model in the list of /models. vLLM's `root` is a path of its machine, and kept nowhere; `parent`: of a LoRA adapter."""
 
     id: str
     max_model_len: int | None = None
+    root: Any = None
+    parent: Any = None
 
 
 class Models(msgspec.Struct):

@@ -6,6 +6,7 @@ Every text that comes from outside passes `Server.clean`, so that the key stays 
 import ipaddress
 import json
 import os
+import re
 import time
 from collections.abc import Mapping
 from typing import Any, TypeVar
@@ -19,6 +20,8 @@ Kind = TypeVar("Kind")
 
 # Characters that are kept of what a server says where something went wrong.
 SAID = 500
+# The start of a process, in seconds since 1970, as Prometheus' own client libraries name it.
+_STARTED = re.compile(r"^process_start_time_seconds (\S+)$", re.MULTILINE)
 # Where vLLM in its development mode empties its prefix cache, beside /v1.
 RESET = "/reset_prefix_cache"
 # Seconds before each time that it is asked to: blocks of a request that has just ended are soon free.
@@ -120,6 +123,19 @@ class Server:
             return None
         found = _parsed(text, kind)
         return None if isinstance(found, str) else found
+
+    @property
+    def address(self) -> str:
+        """Its base URL, which carries no credentials."""
+        return self._url
+
+    def started(self) -> str | None:
+        """When the server's process began, as its /metrics say (vLLM's do); None if they do not."""
+        try:
+            found = _STARTED.search(self._call("get", self._beside("/metrics")))
+        except (RefusedError, ConfigurationError, EngineError):
+            return None
+        return found[1] if found else None
 
     def takes_only_post(self, path: str) -> bool:
         """Whether a path beside /v1 is there, but not for GET."""
