@@ -20,7 +20,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from offline.canonical import write_bytes
 from offline.errors import ColdreadError, ConfigurationError, StorageError
-from offline.run_folder import REPORT, RunFolder
+from offline.run_folder import REPORT, TOKENIZERS, RunFolder
 
 app = typer.Typer(
     help="Freeze what a reader may see, let pinned readers read it once, seal what they said, open the labels last.",
@@ -39,6 +39,11 @@ Data = Annotated[Path | None, typer.Option(help="Raw rows: a .json, .jsonl or .p
 Limit = Annotated[int | None, typer.Option(help="Questions of each row, at most; part of the configuration.")]
 
 _messages = Console(stderr=True)
+
+
+def _published(folder: Path) -> RunFolder:
+    """A run for a command that needs no tokenizer: it may have been published without the tokenizers' files."""
+    return RunFolder(folder, may_lack=TOKENIZERS)
 
 
 def _say(step: str, what: str) -> None:
@@ -210,7 +215,7 @@ def catalogue(
     """Show the relation names that a model's extraction found, which were mapped to which, and on what examples."""
     from eval import catalogue as found
 
-    place = RunFolder(folder)
+    place = _published(folder)
     with place.lock():
         relations = found.catalogue(place)
         if out is not None:
@@ -320,7 +325,7 @@ def score(
     from eval import tables
     from eval.score import score_run, score_summary
 
-    place = RunFolder(folder)
+    place = _published(folder)
     if predictions is not None:
         _score_others(place, predictions, name, (id_field, text_field, by), out, as_json)
         return
@@ -385,7 +390,7 @@ def coverage(
     from offline.steps import fresh
 
     at = _numbers(curve)
-    place = RunFolder(folder)
+    place = _published(folder)
     with place.lock():
         experiment = place.experiment()
         fresh(place, experiment, "packets")
@@ -410,7 +415,7 @@ def labels(folder: RunArgument, as_json: Json = False) -> None:
     from offline.errors import StateError
     from offline.steps import fresh
 
-    place = RunFolder(folder)
+    place = _published(folder)
     with place.lock():
         experiment = place.experiment()
         fresh(place, experiment, "extraction")
@@ -460,7 +465,7 @@ def show(
     from eval import tables
     from eval.show import show as story
 
-    result = story(RunFolder(folder), question)
+    result = story(_published(folder), question)
     _print(as_json, result, lambda console: tables.story(console, result))
 
 
@@ -477,8 +482,8 @@ def compare(
     from eval import tables
     from eval.compare import compare as paired
 
-    place = RunFolder(folder)
-    result = paired(place, a, place if other is None else RunFolder(other), b, metric)
+    place = _published(folder)
+    result = paired(place, a, place if other is None else _published(other), b, metric)
     _print(as_json, result, lambda console: tables.compare(console, result))
 
 
@@ -522,7 +527,7 @@ def table(
     from eval.main_table import main_table
     from eval.scored import read_scored
 
-    place = RunFolder(folder)
+    place = _published(folder)
     if out is not None:
         _check_out(place, out)
     result = main_table(read_scored(place), metric, by is not None, published)
@@ -550,7 +555,7 @@ def report(
     from eval import tables
     from eval.report import write_report
 
-    place = RunFolder(folder)
+    place = _published(folder)
     if out is not None and out.resolve() != (folder / REPORT).resolve():
         _check_out(place, out)
     with place.lock():
@@ -583,7 +588,7 @@ def contrast(
     from eval.scored import read_scored
 
     asked = Asked(a, b, reader, view, population)
-    result = summary(read_scored(RunFolder(folder)), asked, metric, evidence=evidence)
+    result = summary(read_scored(_published(folder)), asked, metric, evidence=evidence)
     if as_json or form in (None, Format.JSON):
         _print(as_json or form is Format.JSON, result, lambda console: tables.contrast(console, result))
         return
@@ -606,7 +611,7 @@ def pipelines(
     from eval import pipeline_tables as tables
     from eval.pipelines import pipelines as diagnose
 
-    result = diagnose(RunFolder(folder), reader)
+    result = diagnose(_published(folder), reader)
     _print(as_json, result, lambda console: tables.pipelines(console, result))
 
 
