@@ -114,10 +114,9 @@ def replay(run: RunFolder, report: Report, *, tokens: bool = True, tokenizers: P
 
 def _tokenizers(experiment: ResolvedExperiment) -> dict[str, str]:
     """The models whose tokenizers a run of this experiment keeps, by the folders that hold them."""
-    names = {f"reads/{plan.reader.name}/tokenizer": plan.reader.name for plan in experiment.readers}
-    if isinstance(experiment.extractor, Extractor):
-        names[f"extraction/{TOKENIZER}"] = experiment.extractor.reader.name
-    return names
+    extractor = experiment.extractor
+    extracting = {f"extraction/{TOKENIZER}": extractor.reader.name} if isinstance(extractor, Extractor) else {}
+    return extracting | {f"reads/{plan.reader.name}/tokenizer": plan.reader.name for plan in experiment.readers}
 
 
 def _replay_extraction(run: RunFolder, experiment: ResolvedExperiment, report: Report, *, tokens: bool) -> None:
