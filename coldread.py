@@ -2,6 +2,7 @@
 
 import io
 import json
+import os
 import re
 import shlex
 import sys
@@ -19,7 +20,7 @@ from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 from offline.canonical import write_bytes
-from offline.errors import ColdreadError, ConfigurationError, StorageError
+from offline.errors import ColdreadError, CommandError, ConfigurationError, StorageError
 from offline.run_folder import REPORT, TOKENIZERS, RunFolder
 
 app = typer.Typer(
@@ -160,7 +161,7 @@ def load(
     if experiment is not None:
         steps.start(place, steps.make_plan(experiment, data, limit), _say)
     elif limit is not None:
-        raise ConfigurationError("--limit is part of the configuration; give it together with --experiment")
+        raise CommandError("--limit is part of the configuration; give it together with --experiment")
     else:
         with place.lock():
             steps.load(place, place.experiment(), data, _say)
@@ -185,7 +186,7 @@ def extract(
         _extract_against(place, against, gold, as_json)
         return
     if gold:
-        raise ConfigurationError("--gold goes with --against REFERENCE")
+        raise CommandError("--gold goes with --against REFERENCE")
     with place.lock(), _bars("extract", "calls") as progress:
         steps.extract(place, place.experiment(), _say, progress)
     _print(as_json, {"run": str(folder), "step": "extract"}, lambda console: None)
@@ -234,17 +235,21 @@ def encode(
     """Make the vectors and the rerank scores that retrieval views rank by; resumes an interrupted encoding."""
     from eval import run as steps
     from eval import tables
+    from offline.steps import ModelWork, model_work
     from readers.recheck import recheck
 
     if batch_size is not None and not check:
-        raise ConfigurationError("--batch-size goes with --check; a run's own batch size stands in its experiment")
+        raise CommandError("--batch-size goes with --check; a run's own batch size stands in its experiment")
     place = RunFolder(folder)
     result: dict[str, Any] = {"run": str(folder), "step": "encode"}
     with place.lock(), _bars("encode", "texts") as progress:
         if check:
             result |= recheck(place, place.experiment(), batch_size, progress("again"))
         else:
-            steps.encode(place, place.experiment(), _say, progress)
+            experiment = place.experiment()
+            steps.encode(place, experiment, _say, progress)
+            if model_work(experiment) == ModelWork((), ()):
+                _say("encode", "nothing to do: no view of this run needs an embedding model or a reranker")
     _print(as_json, result, lambda console: tables.recheck(console, result) if check else None)
 
 
@@ -330,7 +335,7 @@ def score(
         _score_others(place, predictions, name, (id_field, text_field, by), out, as_json)
         return
     if any(option is not None for option in (name, id_field, text_field, by, out)):
-        raise ConfigurationError("--name, --id-field, --text-field, --by and --out go with --predictions FILE")
+        raise CommandError("--name, --id-field, --text-field, --by and --out go with --predictions FILE")
     with place.lock():
         score_run(place, place.experiment())
     _print(as_json, score_summary(place, place.experiment()), lambda console: tables.scores(console, place))
@@ -430,7 +435,7 @@ def labels(folder: RunArgument, as_json: Json = False) -> None:
 
 def _numbers(text: str) -> list[int]:
     if text and not re.fullmatch(r"[1-9][0-9]{0,4}(,[1-9][0-9]{0,4})*", text):
-        raise typer.BadParameter(f"{text!r}: give whole numbers from 1 to 99999, like 1,5,10", param_hint="--curve")
+        raise CommandError(f"--curve {text!r}: give whole numbers from 1 to 99999, like 1,5,10")
     return [int(number) for number in text.split(",") if number]
 
 
@@ -451,7 +456,8 @@ def replay(
         _say(link, detail)
 
     audit(RunFolder(folder), report, tokens=tokens, tokenizers=tokenizer)
-    _say("done", "every link replays")
+    sealed = any(link["link"] == "seal" for link in links)
+    _say("done", "every link replays" if sealed else "what is there replays; no reader is sealed")
     _print(as_json, {"run": str(folder), "links": links}, lambda console: None)
 
 
@@ -639,6 +645,15 @@ def pin(
     _print(as_json, result, lambda console: tables.pin(console, result))
 
 
+def _print_error(error: ColdreadError) -> None:
+    """An error as a JSON object on standard output, unless whoever read that has gone; the error stands on the other stream."""
+    try:
+        print(json.dumps({"error": str(error), "exit_code": error.exit_code}), flush=True)
+    except BrokenPipeError:
+        # Python would try again at its end, and say so.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
 def main() -> None:
     """Run the command line; a ColdreadError becomes one line on standard error (and, asked for, JSON) and its exit code."""
     for stream in (sys.stdout, sys.stderr):
@@ -649,7 +664,7 @@ def main() -> None:
     except ColdreadError as error:
         _messages.print(f"error: {error}", style="red", markup=False, highlight=False, soft_wrap=True)
         if "--json" in sys.argv:
-            print(json.dumps({"error": str(error), "exit_code": error.exit_code}))
+            _print_error(error)
         sys.exit(error.exit_code)
     except BrokenPipeError:
         sys.exit(1)

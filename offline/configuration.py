@@ -105,7 +105,7 @@ def _each(kind: inspect.Type) -> tuple[inspect.Type, ...]:
 
 
 def _inside(kind: inspect.Type, field: str) -> Iterator[inspect.Type]:
-    """The types of a field of a type, its tag a list of one value; field "": those of an item of a list, of a value of a map."""
+    """The types of a field of a type, its tag a list of one value; field "": an item's of a list, a value's of a map."""
     for one in _each(kind):
         if isinstance(one, inspect.StructType):
             yield from (own.type for own in one.fields if own.encode_name == field)

@@ -35,6 +35,8 @@ EXPERIMENT = "experiment.yaml"
 REPORT = "report.html"
 # What a step took, in a file that no manifest lists: the same work takes another time each time it is done.
 SIDE = "timings.json"
+# What to do about a file that is not what was written.
+RESTORE = "restore it from a copy, or make the run again in another folder"
 # The command that runs a step.
 COMMANDS = {
     "data": "load",
@@ -143,9 +145,11 @@ def _compare(folder: Path, listed: Mapping[str, FileEntry], present: set[str], *
         if name not in listed:
             raise AlteredError(f"{path}: a file that the manifest does not list; remove it")
         if name not in present:
-            raise AlteredError(f"{path} is missing, but the manifest lists it")
+            raise AlteredError(f"{path} is missing, but the manifest lists it; {RESTORE}")
         if path.stat().st_size != listed[name].size or file_digest(path) != listed[name].sha256:
-            raise AlteredError(f"{path}: differs from what was written (manifest sha256 {listed[name].sha256[:12]}…)")
+            raise AlteredError(
+                f"{path}: differs from what was written (manifest sha256 {listed[name].sha256[:12]}…); {RESTORE}"
+            )
 
 
 class RunFolder:
