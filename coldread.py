@@ -2,6 +2,7 @@
 
 import io
 import json
+import os
 import re
 import shlex
 import sys
@@ -19,8 +20,8 @@ from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 from offline.canonical import write_bytes
-from offline.errors import ColdreadError, ConfigurationError, StorageError
-from offline.run_folder import REPORT, RunFolder
+from offline.errors import ColdreadError, CommandError, ConfigurationError, StorageError
+from offline.run_folder import REPORT, TOKENIZERS, RunFolder
 
 app = typer.Typer(
     help="Freeze what a reader may see, let pinned readers read it once, seal what they said, open the labels last.",
@@ -39,6 +40,11 @@ Data = Annotated[Path | None, typer.Option(help="Raw rows: a .json, .jsonl or .p
 Limit = Annotated[int | None, typer.Option(help="Questions of each row, at most; part of the configuration.")]
 
 _messages = Console(stderr=True)
+
+
+def _published(folder: Path) -> RunFolder:
+    """A run for a command that needs no tokenizer: it may have been published without the tokenizers' files."""
+    return RunFolder(folder, may_lack=TOKENIZERS)
 
 
 def _say(step: str, what: str) -> None:
@@ -170,7 +176,7 @@ def load(
     if experiment is not None:
         steps.start(place, steps.make_plan(experiment, data, limit), _say)
     elif limit is not None:
-        raise ConfigurationError("--limit is part of the configuration; give it together with --experiment")
+        raise CommandError("--limit is part of the configuration; give it together with --experiment")
     else:
         with place.lock():
             steps.load(place, place.experiment(), data, _say)
@@ -195,7 +201,7 @@ def extract(
         _extract_against(place, against, gold, as_json)
         return
     if gold:
-        raise ConfigurationError("--gold goes with --against REFERENCE")
+        raise CommandError("--gold goes with --against REFERENCE")
     with place.lock(), _bars("extract", "calls") as progress:
         steps.extract(place, place.experiment(), _say, progress)
     _print(as_json, {"run": str(folder), "step": "extract"}, lambda console: None)
@@ -225,7 +231,7 @@ def catalogue(
     """Show the relations of a model's extraction and the names that each was found under, with facts and examples."""
     from eval import catalogue as found
 
-    place = RunFolder(folder)
+    place = _published(folder)
     with place.lock():
         relations = found.catalogue(place)
         if out is not None:
@@ -244,17 +250,21 @@ def encode(
     """Make the vectors and the rerank scores that retrieval views rank by; resumes an interrupted encoding."""
     from eval import run as steps
     from eval import tables
+    from offline.steps import ModelWork, model_work
     from readers.recheck import recheck
 
     if batch_size is not None and not check:
-        raise ConfigurationError("--batch-size goes with --check; a run's own batch size stands in its experiment")
+        raise CommandError("--batch-size goes with --check; a run's own batch size stands in its experiment")
     place = RunFolder(folder)
     result: dict[str, Any] = {"run": str(folder), "step": "encode"}
     with place.lock(), _bars("encode", "texts") as progress:
         if check:
             result |= recheck(place, place.experiment(), batch_size, progress("again"))
         else:
-            steps.encode(place, place.experiment(), _say, progress)
+            experiment = place.experiment()
+            steps.encode(place, experiment, _say, progress)
+            if model_work(experiment) == ModelWork((), ()):
+                _say("encode", "nothing to do: no view of this run needs an embedding model or a reranker")
     _print(as_json, result, lambda console: tables.recheck(console, result) if check else None)
 
 
@@ -335,12 +345,12 @@ def score(
     from eval import tables
     from eval.score import score_run, score_summary
 
-    place = RunFolder(folder)
+    place = _published(folder)
     if predictions is not None:
         _score_others(place, predictions, name, (id_field, text_field, by), out, as_json)
         return
     if any(option is not None for option in (name, id_field, text_field, by, out)):
-        raise ConfigurationError("--name, --id-field, --text-field, --by and --out go with --predictions FILE")
+        raise CommandError("--name, --id-field, --text-field, --by and --out go with --predictions FILE")
     with place.lock():
         score_run(place, place.experiment())
     _print(as_json, score_summary(place, place.experiment()), lambda console: tables.scores(console, place))
@@ -400,7 +410,7 @@ def coverage(
     from offline.steps import fresh
 
     at = _numbers(curve)
-    place = RunFolder(folder)
+    place = _published(folder)
     with place.lock():
         experiment = place.experiment()
         fresh(place, experiment, "packets")
@@ -425,7 +435,7 @@ def labels(folder: RunArgument, as_json: Json = False) -> None:
     from offline.errors import StateError
     from offline.steps import fresh
 
-    place = RunFolder(folder)
+    place = _published(folder)
     with place.lock():
         experiment = place.experiment()
         fresh(place, experiment, "extraction")
@@ -440,7 +450,7 @@ def labels(folder: RunArgument, as_json: Json = False) -> None:
 
 def _numbers(text: str) -> list[int]:
     if text and not re.fullmatch(r"[1-9][0-9]{0,4}(,[1-9][0-9]{0,4})*", text):
-        raise typer.BadParameter(f"{text!r}: give whole numbers from 1 to 99999, like 1,5,10", param_hint="--curve")
+        raise CommandError(f"--curve {text!r}: give whole numbers from 1 to 99999, like 1,5,10")
     return [int(number) for number in text.split(",") if number]
 
 
@@ -461,7 +471,9 @@ def replay(
         _say(link, detail)
 
     skipped = audit(RunFolder(folder), report, tokens=tokens, tokenizers=tokenizer)
-    _say("done", f"what was checked replays; skipped: {', '.join(skipped)}" if skipped else "every link replays")
+    sealed = any(link["link"] == "seal" for link in links)
+    left = f"; skipped: {', '.join(skipped)}" if skipped else "" if sealed else "; no reader is sealed"
+    _say("done", f"what was checked replays{left}" if left else "every link replays")
     _print(as_json, {"run": str(folder), "links": links, "skipped": list(skipped)}, lambda console: None)
 
 
@@ -475,7 +487,7 @@ def show(
     from eval import tables
     from eval.show import show as story
 
-    result = story(RunFolder(folder), question)
+    result = story(_published(folder), question)
     _print(as_json, result, lambda console: tables.story(console, result))
 
 
@@ -492,8 +504,8 @@ def compare(
     from eval import tables
     from eval.compare import compare as paired
 
-    place = RunFolder(folder)
-    result = paired(place, a, place if other is None else RunFolder(other), b, metric)
+    place = _published(folder)
+    result = paired(place, a, place if other is None else _published(other), b, metric)
     _print(as_json, result, lambda console: tables.compare(console, result))
 
 
@@ -537,7 +549,7 @@ def table(
     from eval.main_table import main_table
     from eval.scored import read_scored
 
-    place = RunFolder(folder)
+    place = _published(folder)
     if out is not None:
         _check_out(place, out)
     result = main_table(read_scored(place), metric, by is not None, published)
@@ -565,7 +577,7 @@ def report(
     from eval import tables
     from eval.report import write_report
 
-    place = RunFolder(folder)
+    place = _published(folder)
     if out is not None and out.resolve() != (folder / REPORT).resolve():
         _check_out(place, out)
     with place.lock():
@@ -598,7 +610,7 @@ def contrast(
     from eval.scored import read_scored
 
     asked = Asked(a, b, reader, view, population)
-    result = summary(read_scored(RunFolder(folder)), asked, metric, evidence=evidence)
+    result = summary(read_scored(_published(folder)), asked, metric, evidence=evidence)
     if as_json or form in (None, Format.JSON):
         _print(as_json or form is Format.JSON, result, lambda console: tables.contrast(console, result))
         return
@@ -621,7 +633,7 @@ def pipelines(
     from eval import pipeline_tables as tables
     from eval.pipelines import pipelines as diagnose
 
-    result = diagnose(RunFolder(folder), reader)
+    result = diagnose(_published(folder), reader)
     _print(as_json, result, lambda console: tables.pipelines(console, result))
 
 
@@ -649,6 +661,15 @@ def pin(
     _print(as_json, result, lambda console: tables.pin(console, result))
 
 
+def _print_error(error: ColdreadError) -> None:
+    """An error as a JSON object on standard output, unless whoever read that has gone; the error stands on the other stream."""
+    try:
+        print(json.dumps({"error": str(error), "exit_code": error.exit_code}), flush=True)
+    except BrokenPipeError:
+        # Python would try again at its end, and say so.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
 def main() -> None:
     """Run the command line; a ColdreadError becomes one line on standard error (and, asked for, JSON) and its exit code."""
     for stream in (sys.stdout, sys.stderr):
@@ -659,7 +680,7 @@ def main() -> None:
     except ColdreadError as error:
         _messages.print(f"error: {error}", style="red", markup=False, highlight=False, soft_wrap=True)
         if "--json" in sys.argv:
-            print(json.dumps({"error": str(error), "exit_code": error.exit_code}))
+            _print_error(error)
         sys.exit(error.exit_code)
     except BrokenPipeError:
         sys.exit(1)

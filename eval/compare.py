@@ -14,7 +14,7 @@ from eval.score import sealed_blind, stored_metrics
 from eval.statistics import Pairs, count_pairs, wilson
 from eval.templates import templates
 from offline.canonical import read_record
-from offline.errors import StateError
+from offline.errors import CommandError, StateError
 from offline.experiment import ReaderPlan
 from offline.models import pin_text
 from offline.run_folder import RunFolder
@@ -49,10 +49,10 @@ class Side:
 
 
 def sealed_plan(run: RunFolder, reader: str) -> ReaderPlan:
-    """The plan of a sealed reader; StateError if the run has none of that name."""
+    """The plan of a sealed reader; CommandError if the run has none of that name, StateError if it is not sealed."""
     plans = {plan.reader.name: plan for plan in run.experiment().readers}
     if reader not in plans:
-        raise StateError(f"{run.path} has no reader {reader!r}; it has {', '.join(plans) or 'none'}")
+        raise CommandError(f"{run.path} has no reader {reader!r}; it has {', '.join(plans) or 'none'}")
     read_seal(run, reader)
     return plans[reader]
 
@@ -165,18 +165,18 @@ def _name(side: Side) -> str:
 def compare(run: RunFolder, a: str, other: RunFolder, b: str, metric: str) -> dict[str, Any]:
     """The comparison of reader `a` of `run` with reader `b` of `other`, as `coldread compare --json` prints it.
 
-    StateError unless both are sealed, scored and were given the same in every view and pipeline that both answered through. All
-    files are verified before one is used; scores are the stored ones.
+    CommandError for a reader or a metric that there is not, StateError unless both are sealed, scored and were given the same
+    in every view and pipeline that both answered through. All files are verified before one is used; scores are stored ones.
     """
     plans = sealed_plan(run, a), sealed_plan(other, b)
     if read_seal(run, a).root == read_seal(other, b).root:
-        raise StateError(f"{run.path}: {a!r} and {b!r} are the same sealed reader; name two")
+        raise CommandError(f"{run.path}: {a!r} and {b!r} are the same sealed reader; name two")
     seals = verify_run(run)
     other_seals = seals if other is run else verify_run(other)
     one, two = read_side(run, plans[0], seals[a]), read_side(other, plans[1], other_seals[b])
     common = [name for name in one.metrics if name in two.metrics]
     if metric not in common:
-        raise StateError(f"--metric {metric}: not stored for both readers; there are {', '.join(common) or 'none'}")
+        raise CommandError(f"--metric {metric}: not stored for both readers; there are {', '.join(common) or 'none'}")
     views = _shared_views(one, two)
     _check_prompts(run, other)
     for view in views:

@@ -27,7 +27,7 @@ from eval.statistics import (
     no_width,
 )
 from offline.analysis import DeclaredContrast, DeclaredInteraction
-from offline.errors import ConfigurationError, StateError
+from offline.errors import CommandError
 
 # reader, or None and a view: the declared contrasts that Holm's correction takes together
 Family = tuple[str | None, str | None]
@@ -37,10 +37,10 @@ def contrasts(scored: Scored, asked: Sequence[DeclaredContrast], metric: str) ->
     """A row for each hop class that occurs, then one that pools them if there are several.
 
     Holm's family is all rows of the declared contrasts of one reader (of two readers: of one view) by one metric, asked for or
-    not. StateError for a metric that is not stored; ConfigurationError for an unknown population.
+    not. CommandError for a metric that is not stored, or an unknown population.
     """
     if metric not in scored.metrics:
-        raise StateError(f"--metric {metric}: not stored; there are {', '.join(scored.metrics) or 'none'}")
+        raise CommandError(f"--metric {metric}: not stored; there are {', '.join(scored.metrics) or 'none'}")
     declared = {_identity(contrast): contrast for contrast in scored.analysis.contrasts}
     families = {_family(contrast) for contrast in asked if _identity(contrast) in declared}
     needed = {**{_identity(c): c for c in declared.values() if _family(c) in families}, **{_identity(c): c for c in asked}}
@@ -171,27 +171,27 @@ class Asked:
     population: str | None = None
 
     def contrasts(self, scored: Scored) -> list[DeclaredContrast]:
-        """The contrasts; ConfigurationError where the question makes no sense, StateError if no reader reads both views."""
+        """The contrasts; CommandError where the question makes no sense, or no reader reads both views."""
         if (self.a is None) != (self.b is None):
-            raise ConfigurationError("--a and --b go together")
+            raise CommandError("--a and --b go together")
         if self.view is not None and self.reader is not None:
-            raise ConfigurationError("with --view, --a and --b are readers of it; leave --reader out")
+            raise CommandError("with --view, --a and --b are readers of it; leave --reader out")
         if self.a is None or self.b is None:
             return self._declared(scored)
         if self.a == self.b:
-            raise ConfigurationError(f"--a and --b are both {self.a!r}; name two")
+            raise CommandError(f"--a and --b are both {self.a!r}; name two")
         population = self.population or "all"
         if self.view is not None:
             return [DeclaredContrast(self.a, self.b, population, view=self.view)]
         readers = scored.readers_of(self.a, self.b) if self.reader is None else [self.reader]
         if not readers:
-            raise StateError(f"{scored.run.path}: no reader reads both {self.a!r} and {self.b!r}")
+            raise CommandError(f"{scored.run.path}: no reader reads both {self.a!r} and {self.b!r}")
         return [DeclaredContrast(self.a, self.b, population, reader=name) for name in readers]
 
     def _declared(self, scored: Scored) -> list[DeclaredContrast]:
         found = [c for c in scored.analysis.contrasts if self.reader in (None, c.reader) and self.view in (None, c.view)]
         if not found and not self.interactions(scored):
-            raise ConfigurationError(
+            raise CommandError(
                 f"{scored.run.path}: the experiment declares no such contrast; name two views of a reader, `--a VIEW --b VIEW`"
             )
         over = [msgspec.structs.replace(c, population=self.population or c.population) for c in found]

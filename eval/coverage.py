@@ -24,7 +24,6 @@ from offline.steps import compiled, read_data, read_evidence, read_extraction, r
 from offline.views import find_view
 from offline.views.retrieval import RetrievalView
 from readers.pins import locate
-from readers.seal import reads_folder
 from readers.tokens import ChatTokenizer
 
 # Whole texts that are remembered, at least one for each view of a question: some views show every question the same.
@@ -164,14 +163,15 @@ def coverage(
 def token_counter(run: RunFolder, experiment: ResolvedExperiment) -> Callable[[str], int] | None:
     """What counts a text's tokens for the first reader; None if nothing on this machine does, for nothing is downloaded.
 
-    A sealed run keeps the tokenizer. A served model's, nobody here can see.
+    A sealed run keeps the tokenizer, unless it was published without. A served model's, nobody here can see.
     """
     if not experiment.readers or experiment.readers[0].reader.model.served is not UNSET:
         return None
     reader = experiment.readers[0].reader
-    kept = reads_folder(run, reader.name) / "tokenizer"
+    kept = f"reads/{reader.name}/tokenizer"
     try:
-        folder = kept if reader.name in run.sealed_readers() else locate(reader, fetch=False)
+        keeps = reader.name in run.sealed_readers() and not run.lacks(kept)
+        folder = run.files_of(kept) if keeps else locate(reader, fetch=False)
         return ChatTokenizer.of(reader, folder).count
     except (ConfigurationError, ModelError):
         return None

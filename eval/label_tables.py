@@ -41,7 +41,10 @@ def labels(console: Console, result: dict[str, Any]) -> None:
         console.print(f"without sensitivity of the headlines: {printable(result['note'])}", markup=False, highlight=False)
     else:
         for reader, views in result["sensitivity"].items():
-            console.print(_sensitivity(reader, views))
+            table = _sensitivity(reader, views)
+            console.print(
+                table if table.row_count else f"{escape(reader)}: no question is flagged, so no headline depends on it"
+            )
 
 
 def _fold(table: Table) -> None:

@@ -16,7 +16,7 @@ from eval.scored import Scored
 from eval.statistics import wilson
 from eval.tables import percent
 from offline.canonical import read_record
-from offline.errors import ConfigurationError, StateError
+from offline.errors import CommandError, ConfigurationError
 from offline.experiment import ReaderPlan
 from offline.loaders import kind_of
 from offline.models import pin_text
@@ -30,12 +30,12 @@ PUBLISHED_METRIC = "subem"
 
 
 def main_table(scored: Scored, metric: str, by_length: bool, with_published: bool) -> dict[str, Any]:
-    """The table as `coldread table --format json` prints it; StateError unless the run is scored by this metric."""
+    """The table as `coldread table --format json` prints it; CommandError unless the run is scored by this metric."""
     if with_published and metric != PUBLISHED_METRIC:
         raise ConfigurationError(f"published figures are of {PUBLISHED_METRIC}; leave out --metric {metric}, or --published")
     run, experiment = scored.run, scored.experiment
     if metric not in scored.metrics:
-        raise StateError(f"--metric {metric}: not stored in {run.path}; there are {', '.join(scored.metrics)}")
+        raise CommandError(f"--metric {metric}: not stored in {run.path}; there are {', '.join(scored.metrics)}")
     given = published(kind_of(experiment.data)) if with_published else Published("", {}, ())
     packets = {view: {p.question: p for p in found} for view, found in read_packets(run, experiment.views).items()}
     readers = {plan.reader.name: _reader(run, plan, scored.seals[plan.reader.name]) for plan in experiment.readers}

@@ -21,7 +21,7 @@ from extract.pipelines.sh_conflict import LLM
 from extract.pipelines.steps import read_spent
 from extract.pipelines.stored import Stored, read_stored
 from offline.asking import PipelineSettings
-from offline.errors import StateError
+from offline.errors import CommandError, StateError
 from offline.experiment import ReaderPlan
 from offline.run_folder import RunFolder
 from readers.records import Seal
@@ -33,14 +33,17 @@ Traces = dict[str, dict[str, Trace]]
 def pipelines(run: RunFolder, reader: str | None) -> dict[str, Any]:
     """What `coldread pipelines --json` prints. Opens no label; with stored scores it also sets pipelines against each other.
 
-    StateError unless the run is sealed and a reader of it (the one named, if any) serves pipelines.
+    StateError unless the run is sealed and a reader of it serves pipelines, CommandError if the one named serves none.
     """
     experiment = run.experiment()
     plans = [plan for plan in experiment.readers if plan.pipelines and reader in (None, plan.reader.name)]
     if not plans:
         able = ", ".join(plan.reader.name for plan in experiment.readers if plan.pipelines)
-        who = "no reader" if reader is None else f"no reader {reader!r}"
-        raise StateError(f"{run.path} has {who} that serves pipelines; those that do: {able or 'none'}")
+        if not able:
+            raise StateError(
+                f"{run.path} has no reader that serves pipelines; name some under a reader's `pipelines` and start another run"
+            )
+        raise CommandError(f"{run.path} has no reader {reader!r} that serves pipelines; those that do: {able}")
     scored = read_scored(run) if run.has("scores") else None
     seals = verify_run(run) if scored is None else scored.seals
     assert experiment.pipelines  # resolved wherever a reader serves any

@@ -18,7 +18,7 @@ from collections.abc import Callable, Mapping, Sequence
 from eval.screens import superseded
 from offline.analysis import Analysis
 from offline.canonical import read_lines
-from offline.errors import ConfigurationError
+from offline.errors import ColdreadError, CommandError, ConfigurationError
 from offline.experiment import ResolvedExperiment
 from offline.memory import Memory
 from offline.records import Question
@@ -74,10 +74,10 @@ def population_names(run: RunFolder) -> list[str]:
 def populations(
     run: RunFolder, experiment: ResolvedExperiment, golds: Mapping[str, Sequence[str]], names: Sequence[str]
 ) -> dict[str, frozenset[str]]:
-    """Question ids by population, as asked for; ConfigurationError for a name that there is not."""
+    """Question ids by population, as asked for; CommandError for a name that there is not."""
     data, analysis = read_data(run), experiment.analysis or Analysis()
     for name in names:
-        _check(name, analysis, data)
+        _check(name, analysis, data, CommandError)
     found = _by_history(data) | {name: _listed(data, experiment, name) for name in names if name in analysis.populations}
     if wanted := [name for name in dict.fromkeys(names) if name in _DECIDED]:
         found |= _by_memory(run, experiment, data, golds, wanted)
@@ -100,13 +100,13 @@ def check_populations(experiment: ResolvedExperiment, data: Data | None = None) 
             _listed(data, experiment, name)
 
 
-def _check(name: str, analysis: Analysis, data: Data | None) -> None:
+def _check(name: str, analysis: Analysis, data: Data | None, error: type[ColdreadError] = ConfigurationError) -> None:
     lengths = [f"{LENGTH}NAME"] if data is None else [known for known in _by_history(data) if known != "all"]
     known = ["all", *lengths, *_DECIDED, *analysis.populations]
     if name not in known and not (data is None and name.startswith(LENGTH)):
         close = difflib.get_close_matches(name, known, n=1)
         hint = f"did you mean {close[0]!r}? " if close else ""
-        raise ConfigurationError(f"no population {name!r}; {hint}there are {', '.join(known)}")
+        raise error(f"no population {name!r}; {hint}there are {', '.join(known)}")
 
 
 def _by_history(data: Data) -> dict[str, frozenset[str]]:

@@ -23,6 +23,7 @@ from extract.steps import TOKENIZER, extract_again, extracted_files
 from offline.asking import Extractor
 from offline.canonical import compare_lines, read_record
 from offline.errors import (
+    AlteredError,
     ExtractionLinkError,
     InputLinkError,
     OutputLinkError,
@@ -34,7 +35,7 @@ from offline.experiment import ReaderPlan, ResolvedExperiment, RetrievalSettings
 from offline.memory import Measure
 from offline.models import Encoder, Reranker
 from offline.records import Packet
-from offline.run_folder import REPORT, RunFolder, read_manifest
+from offline.run_folder import REPORT, TOKENIZERS, RunFolder, read_manifest
 from offline.steps import freeze_run, fresh, model_work, packet_files, read_data, read_evidence, read_packets
 from readers.calls import SETTINGS
 from readers.encode import ENCODER, RERANKER
@@ -86,9 +87,15 @@ def replay(run: RunFolder, say: Report, *, tokens: bool = True, tokenizers: Path
         say(link, detail)
 
     experiment = run.experiment()
-    if tokenizers is not None:
-        run = RunFolder(run.path, _supplied(experiment, tokenizers))
+    kept = _tokenizers(experiment)
+    elsewhere = {} if tokenizers is None else {folder: tokenizer_at(name, tokenizers) for folder, name in kept.items()}
+    run = RunFolder(run.path, elsewhere, may_lack=TOKENIZERS)
     seals = verify_run(run)
+    if tokens and (lacking := [path for folder in kept for path in run.lacks(folder)]):
+        raise AlteredError(
+            f"{lacking[0]} is missing, and token ids need the tokenizer: give a folder that holds it, `--tokenizer FOLDER`, "
+            "or leave them out, `--no-tokens`"
+        )
     files = sum(len(read_manifest(path.parent).files) for path in run.path.rglob("manifest.json"))
     report("files", f"{files} files, {len(seals)} seals")
     _replay_extraction(run, experiment, report, tokens=tokens)
@@ -118,12 +125,11 @@ def replay(run: RunFolder, say: Report, *, tokens: bool = True, tokenizers: Path
     return tuple(skipped)
 
 
-def _supplied(experiment: ResolvedExperiment, tokenizers: Path) -> dict[str, Path]:
-    """Where the tokenizers of an experiment's models lie, by the folders of a run that hold them."""
-    names = {f"reads/{plan.reader.name}/tokenizer": plan.reader.name for plan in experiment.readers}
-    if isinstance(experiment.extractor, Extractor):
-        names[f"extraction/{TOKENIZER}"] = experiment.extractor.reader.name
-    return {folder: tokenizer_at(name, tokenizers) for folder, name in names.items()}
+def _tokenizers(experiment: ResolvedExperiment) -> dict[str, str]:
+    """The models whose tokenizers a run of this experiment keeps, by the folders that hold them."""
+    extractor = experiment.extractor
+    extracting = {f"extraction/{TOKENIZER}": extractor.reader.name} if isinstance(extractor, Extractor) else {}
+    return extracting | {f"reads/{plan.reader.name}/tokenizer": plan.reader.name for plan in experiment.readers}
 
 
 def _replay_extraction(run: RunFolder, experiment: ResolvedExperiment, report: Report, *, tokens: bool) -> None:

@@ -20,7 +20,7 @@ from extract.pipelines.stored import read_stored
 from extract.steps import Spent, extract_step
 from offline.canonical import read_record
 from offline.configuration import find_config, load_yaml
-from offline.errors import ColdreadError, ConfigurationError, EngineError, ModelError, StateError
+from offline.errors import ColdreadError, CommandError, ConfigurationError, EngineError, ModelError, StateError
 from offline.experiment import Experiment, ReaderPlan, ResolvedExperiment, RetrievalSettings, resolve
 from offline.run_folder import RunFolder
 from offline.steps import freeze_step, fresh, load_step, model_work, raw_source, read_data
@@ -156,7 +156,7 @@ def read_all(
         raise StateError(f"{run.path}: the experiment names no reader; name one under `readers` and start another run")
     if not plans:
         names = ", ".join(plan.reader.name for plan in experiment.readers)
-        raise StateError(f"{run.path} has no reader {only!r}; its experiment names: {names}")
+        raise CommandError(f"{run.path} has no reader {only!r}; its experiment names: {names}")
     failed: list[ColdreadError] = []
     for plan in plans:
         before = (reads_folder(run, plan.reader.name) / SEAL).is_file()
@@ -208,9 +208,9 @@ def probe(run: RunFolder, experiment: ResolvedExperiment, reader: str, size: int
     plan = next((plan for plan in experiment.readers if plan.reader.name == reader), None)
     if plan is None:
         names = ", ".join(plan.reader.name for plan in experiment.readers)
-        raise StateError(f"{run.path} has no reader {reader!r}; its experiment names: {names or 'none'}")
+        raise CommandError(f"{run.path} has no reader {reader!r}; its experiment names: {names or 'none'}")
     if size < 2:
-        raise ConfigurationError("--sample must be at least 2: a request alone has no company")
+        raise CommandError("--sample must be at least 2: a request alone has no company")
     return probe_reader(run, experiment, plan, size)
 
 
@@ -244,9 +244,9 @@ def start(run: RunFolder, plan: Plan, say: Say) -> None:
 
 
 def check_until(until: str) -> int:
-    """The number of a step; ConfigurationError for none."""
+    """The number of a step; CommandError for none."""
     if until not in STEPS:
-        raise ConfigurationError(f"--until {until!r}: the steps are {', '.join(STEPS)}")
+        raise CommandError(f"--until {until!r}: the steps are {', '.join(STEPS)}")
     return STEPS.index(until)
 
 

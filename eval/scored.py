@@ -13,7 +13,7 @@ from eval.populations import populations
 from eval.records import Score
 from eval.score import read_scores, stored_metrics
 from offline.analysis import Analysis, DeclaredContrast
-from offline.errors import ConfigurationError, StateError
+from offline.errors import CommandError, ConfigurationError
 from offline.experiment import ResolvedExperiment
 from offline.records import HopClass
 from offline.run_folder import RunFolder
@@ -62,7 +62,7 @@ class Scored:
         return [plan.reader.name for plan in self.experiment.readers if {*views} <= {*plan.answered}]
 
     def sides(self, contrast: DeclaredContrast) -> tuple[Scores, Scores]:
-        """The scores of A and of B; StateError if the run has none, or if two readers were not given the same messages."""
+        """The scores of A and of B; CommandError if the run has none, StateError if two readers' messages differ."""
         if contrast.view is None:
             keys = [(contrast.reader or "", contrast.a), (contrast.reader or "", contrast.b)]
         else:
@@ -70,7 +70,7 @@ class Scored:
         for reader, view in keys:
             if (reader, view) not in self.scores:
                 known = ", ".join(f"{name}: {', '.join(self._views(name))}" for name in self.seals)
-                raise StateError(f"{self.run.path}: reader {reader!r} has no view {view!r}; there are {known}")
+                raise CommandError(f"{self.run.path}: reader {reader!r} has no view {view!r}; there are {known}")
         if contrast.view is not None:
             one, two = (read_side(self.run, sealed_plan(self.run, name), self.seals[name]) for name in (contrast.a, contrast.b))
             check_same_messages(one, two, contrast.view)

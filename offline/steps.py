@@ -7,7 +7,7 @@ from pathlib import Path
 from msgspec import UNSET
 
 from offline.canonical import digest_of, read_lines, write_lines
-from offline.errors import ConfigurationError, StateError
+from offline.errors import CommandError, ConfigurationError, DataError, StateError
 from offline.experiment import (
     Drawn,
     FactConsolidationData,
@@ -31,9 +31,9 @@ def raw_source(experiment: ResolvedExperiment, path: Path | None) -> RawSource |
     """Where an experiment's raw rows come from: the given file, else the hub; None for data that is drawn."""
     data = experiment.data
     if path is not None and isinstance(data, Drawn):
-        raise ConfigurationError(f"{kind_of(data)} data takes no --data; its seed and sizes stand in the experiment")
+        raise CommandError(f"{kind_of(data)} data takes no --data; its seed and sizes stand in the experiment")
     if path is not None and not path.is_file():
-        raise ConfigurationError(f"--data {path}: {'not a file' if path.exists() else 'no such file'}")
+        raise DataError(f"--data {path}: {'not a file' if path.exists() else 'no such file'}")
     if isinstance(data, FactConsolidationData) and path is None:
         return RawSource(repository=data.repository, revision=data.revision, split=data.split)
     if isinstance(data, PlainData) and path is None:

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from tiny import GRAMMAR, ROWS, coldread, write_experiment, write_rows
 
-from offline.errors import ColdreadError, ReplayError
+from offline.errors import ColdreadError, CommandError, ReplayError
 
 COMMANDS = (
     *("run", "load", "extract", "encode", "freeze", "read", "probe", "score", "coverage", "labels", "table", "replay", "show"),
@@ -27,7 +27,8 @@ def subclasses(kind: type[ColdreadError]) -> set[type[ColdreadError]]:
 def test_every_error_has_an_exit_code_of_its_own() -> None:
     codes = [kind.exit_code for kind in subclasses(ColdreadError)]
     assert len(set(codes)) == len(codes)
-    assert not {0, 2} & set(codes)
+    assert 0 not in codes
+    assert [kind for kind in subclasses(ColdreadError) if kind.exit_code == 2] == [CommandError]  # as typer's own
 
 
 def test_help_and_readme_document_the_exit_codes() -> None:
@@ -144,7 +145,7 @@ def test_show_tells_the_whole_story_without_opening_labels(tiny_model: Path, tmp
 
 
 def test_show_of_an_unknown_question_names_close_ones(copied_run: Path) -> None:
-    assert "ada/1" in coldread("show", str(copied_run), "ada/11", code=10).stderr
+    assert "ada/1" in coldread("show", str(copied_run), "ada/11", code=2).stderr
 
 
 def test_a_dry_run_counts_what_reading_then_sends_and_keeps_nothing(tiny_model: Path, tmp_path: Path, scored_run: Path) -> None:
@@ -287,13 +288,13 @@ def test_a_missing_model_ends_reading_with_its_packets_kept(tmp_path: Path) -> N
 
 def test_a_missing_data_file_is_one_clear_error(tiny_model: Path, tmp_path: Path) -> None:
     experiment = write_experiment(tmp_path, tiny_model)
-    errors = coldread("run", str(experiment), "--data", str(tmp_path / "no.jsonl"), "--out", str(tmp_path / "r"), code=3).stderr
+    errors = coldread("run", str(experiment), "--data", str(tmp_path / "no.jsonl"), "--out", str(tmp_path / "r"), code=4).stderr
     assert "no such file" in errors
 
 
 @pytest.mark.parametrize("until", ["reed", ""])
 def test_an_unknown_step_names_the_steps(tiny_model: Path, tmp_path: Path, until: str) -> None:
-    assert "load, extract, encode, freeze, read, score" in start(tmp_path, tiny_model, until=until, code=3)[1]
+    assert "load, extract, encode, freeze, read, score" in start(tmp_path, tiny_model, until=until, code=2)[1]
 
 
 def test_a_full_disk_is_one_clear_error_and_leaves_no_partial_file(tiny_model: Path, tmp_path: Path, full_disk: Path) -> None:
@@ -438,6 +439,15 @@ def test_a_mistyped_run_is_said_to_be_no_run(tmp_path: Path, command: str) -> No
     assert not (tmp_path / "nope").exists()
 
 
+def test_an_error_whose_reader_has_gone_ends_with_its_code_and_no_traceback(tmp_path: Path) -> None:
+    ours, theirs = os.pipe()
+    os.close(ours)
+    command = [sys.executable, "-P", "-m", "coldread", "score", str(tmp_path / "nope"), "--json"]
+    done = subprocess.run(command, stdout=theirs, stderr=subprocess.PIPE, text=True, check=False)
+    os.close(theirs)
+    assert (done.returncode, done.stderr.count("\n"), "no run" in done.stderr) == (10, 1, True), done.stderr
+
+
 def test_an_error_under_json_is_one_json_object(tmp_path: Path) -> None:
     done = coldread("score", str(tmp_path / "nope"), "--json", code=10)
     assert json.loads(done.stdout)["exit_code"] == 10
@@ -507,3 +517,24 @@ def test_any_question_id_can_be_printed_to_a_terminal_without_unicode(tiny_model
         environment = {**os.environ, "PYTHONIOENCODING": "ascii"}
         done = subprocess.run(command, env=environment, capture_output=True, check=False)
         assert (done.returncode, b"\x1b" in done.stdout) == (0, False), done.stderr
+
+
+@pytest.mark.parametrize(
+    "command",
+    [("read", "--reader", "nobody"), ("probe", "--reader", "nobody"), ("show", "ada/9"), ("table", "--metric", "rouge")],
+)
+def test_a_name_on_the_command_line_that_nothing_has_is_a_wrong_command_line(
+    copied_run: Path, command: tuple[str, ...]
+) -> None:
+    step, *more = command
+    assert more[-1] in coldread(step, str(copied_run), *more, code=2).stderr
+
+
+def test_encode_says_that_there_is_nothing_to_encode(copied_run: Path) -> None:
+    assert "nothing to do: no view" in coldread("encode", str(copied_run)).stderr
+
+
+def test_a_replay_of_a_run_without_a_seal_does_not_say_that_every_link_replays(tiny_model: Path, tmp_path: Path) -> None:
+    run, _ = start(tmp_path, tiny_model, readers=[])
+    said = coldread("replay", str(run)).stderr
+    assert ("every link replays" in said, "no reader is sealed" in said) == (False, True)

@@ -404,16 +404,16 @@ def test_readers_without_a_common_view_are_refused(run: Path) -> None:
 def test_a_reader_is_not_compared_with_itself(run: Path, tmp_path: Path) -> None:
     copy = shutil.copytree(run, tmp_path / "copy")
     for other in ([], ["--other", run], ["--other", copy]):
-        assert "the same sealed reader" in refusal(run, "plain", "plain", *other)
+        assert "the same sealed reader" in refusal(run, "plain", "plain", *other, code=2)
 
 
 def test_an_unknown_reader_is_refused_with_the_known_ones(run: Path) -> None:
-    assert "has no reader 'nobody'; it has plain, switched, capped, short" in refusal(run, "plain", "nobody")
-    assert "has no reader 'nobody'" in refusal(run, "nobody", "plain")
+    assert "has no reader 'nobody'; it has plain, switched, capped, short" in refusal(run, "plain", "nobody", code=2)
+    assert "has no reader 'nobody'" in refusal(run, "nobody", "plain", code=2)
 
 
 def test_an_unknown_metric_is_refused_with_the_stored_ones(run: Path) -> None:
-    said = refusal(run, "plain", "switched", "--metric", "rouge")
+    said = refusal(run, "plain", "switched", "--metric", "rouge", code=2)
     assert "--metric rouge: not stored for both readers; there are strict_em, subem, subem_words" in said
 
 

@@ -717,8 +717,8 @@ def test_a_length_that_looks_like_markup_is_printed_as_it_is(served_run: Path) -
 
 
 def test_a_run_without_pipelines_says_so(copied_run: Path, served_run: Path) -> None:
-    assert "those that do: none" in coldread("pipelines", str(copied_run), code=10).stderr
-    assert "those that do: tiny" in coldread("pipelines", str(served_run), "--reader", "other", code=10).stderr
+    assert "no reader that serves pipelines; name some" in coldread("pipelines", str(copied_run), code=10).stderr
+    assert "those that do: tiny" in coldread("pipelines", str(served_run), "--reader", "other", code=2).stderr
 
 
 def test_the_main_table_has_a_row_for_each_pipeline_and_marks_what_sampled(served_run: Path) -> None:

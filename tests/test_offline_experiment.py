@@ -1,4 +1,5 @@
 import json
+import re
 from pathlib import Path
 
 import msgspec
@@ -45,6 +46,34 @@ def _resolve(text: str, limit: int | None = None) -> ResolvedExperiment:
 
 
 # Reading
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (
+            MINIMAL.replace("kind: plain", "kind: tabs"),
+            "'tabs' - at `$.data.kind`; known: factconsolidation, plain, plugin, synthetic, versions; what a package adds is "
+            "`kind: plugin, loader: tabs`",
+        ),
+        (MINIMAL.replace("kind: plain, ", ""), "synthetic, versions; what a package adds is `kind: plugin, loader: NAME`"),
+        (MINIMAL + "regime: foo", "'foo' - at `$.regime`; known: grid, shared"),
+        (MINIMAL + "settings: {length_unit: words}", "known: characters, tokens"),
+        (MINIMAL + READER.replace("output_cap", "dtype: int8, output_cap"), "known: bfloat16, float16, float32"),
+        (MINIMAL + "retrieval: {encoder: {name: e, model: {folder: x}, pooling: max}}", "known: cls, lasttoken, mean"),
+        (MINIMAL + "pipelines: {missing: guess}", "known: skip, stop"),
+    ],
+)
+def test_a_value_that_is_none_of_a_list_is_answered_with_the_list(text: str, said: str) -> None:
+    with pytest.raises(ConfigurationError, match=re.escape(said) + "$"):
+        parse_yaml(text, Experiment, "small.yaml")
+
+
+@pytest.mark.parametrize("text", ["data: 3", "name: [a]", MINIMAL + "readers: [{use: {name: one}}]"])
+def test_values_are_listed_only_where_there_is_a_list(text: str) -> None:
+    with pytest.raises(ConfigurationError) as caught:
+        parse_yaml(text, Experiment, "small.yaml")
+    assert "known:" not in str(caught.value)
 
 
 @pytest.mark.parametrize(

@@ -332,7 +332,7 @@ def test_a_drawn_stream_takes_no_file(tmp_path: Path) -> None:
         "frontend: {kind: grammar, grammar: synthetic}\nviews: [cmc, latest_state]\n"
     )
     run = tmp_path / "run"
-    errors = coldread("run", str(path), "--data", str(path), "--out", str(run), code=3).stderr
+    errors = coldread("run", str(path), "--data", str(path), "--out", str(run), code=2).stderr
     assert "versions data takes no --data" in errors
 
 

@@ -39,7 +39,10 @@ def load(data: Data, source: RawSource | None, limit: int | None) -> Loaded:
     if isinstance(data, PluginData) and data.loader in LOADERS.built_in():
         raise ConfigurationError(f"the loader {data.loader!r} is built in, no plug-in; write `kind: {data.loader}`")
     loaded = LOADERS.get(kind_of(data))(data, source)
-    _check(loaded)
+    try:
+        _check(loaded)
+    except DataError as error:
+        raise DataError(f"{_place(source)}{error}") from error
     rows = {question.row for question in loaded.questions}
     if missing := [row for row in data.rows if row not in rows]:
         raise DataError(f"no row {missing[0]!r} in the data; it has {', '.join(sorted(rows))}")
@@ -53,6 +56,13 @@ def load(data: Data, source: RawSource | None, limit: int | None) -> Loaded:
     return Loaded(tuple(h for h in loaded.histories if h.id in used), tuple(kept))
 
 
+def _place(source: RawSource | None) -> str:
+    """The file of the raw rows, or their place on the hub, to open an error with; nothing for data that is drawn."""
+    if source is None:
+        return ""
+    return f"{source.path or f'{source.repository}@{source.revision}'}: "
+
+
 def _check(loaded: Loaded) -> None:
     """What every loader must hold to, a third party's too."""
     for name, ids in (("history", [h.id for h in loaded.histories]), ("question", [q.id for q in loaded.questions])):
@@ -61,7 +71,7 @@ def _check(loaded: Loaded) -> None:
                 f"the {name} id {repeated[0]!r} is used {Counter(ids)[repeated[0]]} times; ids must be unique in a run"
             )
     if not loaded.questions:
-        raise DataError("the data has no questions")
+        raise DataError("the data has no questions; add some")
     known = {history.id for history in loaded.histories}
     for question in loaded.questions:
         if question.history not in known:
@@ -70,7 +80,7 @@ def _check(loaded: Loaded) -> None:
             raise DataError(f"question {question.id!r} is empty")
     for history in loaded.histories:
         if not history.statements:
-            raise DataError(f"history {history.id!r} has no statements")
+            raise DataError(f"history {history.id!r} has no statements; add some, or leave it out")
         previous = None
         for statement in history.statements:
             if previous is not None and statement.position <= previous:
