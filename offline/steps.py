@@ -2,12 +2,13 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import product, zip_longest
 from pathlib import Path
 
 from msgspec import UNSET
 
 from offline.canonical import digest_of, read_lines, write_lines
-from offline.errors import CommandError, ConfigurationError, DataError, StateError
+from offline.errors import AlteredError, CommandError, ConfigurationError, DataError, StateError
 from offline.experiment import (
     Drawn,
     FactConsolidationData,
@@ -171,6 +172,18 @@ def read_data(run: RunFolder) -> Data:
     fresh(run, run.experiment(), "data")
     folder = run.step_folder("data")
     return Data(tuple(read_lines(folder / "histories.jsonl", History)), tuple(read_lines(folder / "questions.jsonl", Question)))
+
+
+def check_due(path: Path, names: Sequence[str], questions: Sequence[Question], found: Sequence[tuple[str, str]]) -> None:
+    """AlteredError unless a file's lines are, in order, one for each of these views or pipelines and each question.
+
+    found: name and question of each line.
+    """
+    due = product(names, (question.id for question in questions))
+    for number, (wanted, there) in enumerate(zip_longest(due, found), 1):
+        if wanted != there:
+            here, said = ("none" if key is None else f"{key[0]!r}, question {key[1]!r}" for key in (there, wanted))
+            raise AlteredError(f"{path}, line {number}: {here}, where the experiment and its questions ask for {said}")
 
 
 def write_extraction(folder: Path, extraction: Extraction) -> None:

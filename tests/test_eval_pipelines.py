@@ -227,14 +227,14 @@ def _without(key: str, value: str) -> Callable[[list[dict[str, Any]]], list[dict
 @pytest.mark.parametrize(
     ("forge", "named"),
     [
-        (lambda traces: traces[1:], "line 1: pipeline 'direct', question 'ada/1', where"),
-        (lambda traces: traces[:-1], "line 35: no trace"),
-        (_without("pipeline", "car"), "line 31: no trace"),
+        (lambda traces: traces[1:], "line 1: 'direct', question 'ada/1', where"),
+        (lambda traces: traces[:-1], "line 35: none"),
+        (_without("pipeline", "car"), "line 31: none"),
         (_without("question", "ada/1"), "question 'ada/1'"),
-        (lambda traces: [*traces, traces[-1]], "line 36: pipeline 'car', question 'carl/1', where"),
-        (lambda traces: [traces[1], traces[0], *traces[2:]], "line 1: pipeline 'direct', question 'ada/1', where"),
-        (lambda traces: [{**traces[0], "pipeline": "direct_x"}, *traces[1:]], "line 1: pipeline 'direct_x'"),
-        (lambda traces: [{**traces[0], "question": "zz"}, *traces[1:]], "line 1: pipeline 'direct', question 'zz'"),
+        (lambda traces: [*traces, traces[-1]], "line 36: 'car', question 'carl/1', where"),
+        (lambda traces: [traces[1], traces[0], *traces[2:]], "line 1: 'direct', question 'ada/1', where"),
+        (lambda traces: [{**traces[0], "pipeline": "direct_x"}, *traces[1:]], "line 1: 'direct_x'"),
+        (lambda traces: [{**traces[0], "question": "zz"}, *traces[1:]], "line 1: 'direct', question 'zz'"),
     ],
 )
 def test_traces_that_are_not_those_of_the_plan_are_refused(
@@ -252,8 +252,8 @@ def test_everything_that_counts_traces_refuses_those_that_lack_one(served_run: P
     forge_traces(copied_served_run, lambda traces: traces[:-1])
     run = str(copied_served_run)
     for command in (["pipelines"], ["table"], ["report"], ["show", "ada/0"], ["score"], ["replay"]):
-        assert "line 35: no trace" in coldread(command[0], run, *command[1:], code=20).stderr
-    assert "line 35: no trace" in coldread("compare", str(served_run), "tiny", "tiny", "--other", run, code=20).stderr
+        assert "line 35: none" in coldread(command[0], run, *command[1:], code=20).stderr
+    assert "line 35: none" in coldread("compare", str(served_run), "tiny", "tiny", "--other", run, code=20).stderr
 
 
 def test_resealing_an_honest_run_still_replays(copied_served_run: Path) -> None:

@@ -364,6 +364,22 @@ def test_forged_request_settings_break_the_input_link(copied_run: Path) -> None:
     assert "settings.json" in coldread("replay", str(copied_run), code=23).stderr
 
 
+@pytest.mark.parametrize("command", [["score"], ["replay", "--no-tokens"], ["table"]])
+def test_a_question_that_a_resealed_schedule_leaves_out_is_missed_without_a_tokenizer(
+    copied_run: Path, command: list[str]
+) -> None:
+    """What was wrong could be left out of the denominator: no other file says that it was scheduled."""
+    path = copied_run / "reads/tiny/requests/schedule.jsonl"
+    lines = path.read_bytes().splitlines(keepends=True)
+    path.write_bytes(b"".join(lines[:-1]))
+    seal = copied_run / "reads/tiny/seal.json"
+    scheduled = json.loads(seal.read_bytes())["counts"]["scheduled"]
+    seal.write_bytes(seal.read_bytes().replace(f'"scheduled":{scheduled}'.encode(), f'"scheduled":{scheduled - 1}'.encode()))
+    reseal(copied_run)
+    errors = coldread(command[0], str(copied_run), *command[1:], code=ALTERED).stderr
+    assert f"schedule.jsonl, line {len(lines)}: none, where the experiment and its questions ask for" in errors
+
+
 def test_forged_counts_break_the_seal_link(copied_run: Path) -> None:
     path = copied_run / "reads/tiny/seal.json"
     path.write_bytes(path.read_bytes().replace(b'"failed":0', b'"failed":5'))

@@ -147,7 +147,7 @@ def test_the_seconds_of_a_stage_are_of_its_own_calls_also_where_another_decodes_
         caller.ask([ask("x" * 200), ask("x", stage="second")])
     assert len(log(tmp_path)) == 2
     assert live.seconds.keys() == {"first", "second"}
-    assert live.seconds["second"] >= 0.5
+    assert live.seconds["second"] > 0.45
 
 
 def test_a_call_that_cannot_be_made_is_a_failed_answer_recorded_and_never_sent(tiny_model: Path) -> None:

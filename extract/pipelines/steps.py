@@ -1,7 +1,6 @@
 """The step that runs a reader's pipelines, and its replay on the answers that were recorded."""
 
 from collections.abc import Callable, Sequence
-from itertools import product, zip_longest
 from pathlib import Path
 
 from extract.pipelines.records import CandidateList, Trace
@@ -12,7 +11,7 @@ from offline.canonical import compare_lines, digest_of, read_lines, read_record,
 from offline.errors import AlteredError, InputLinkError, OutputLinkError, StorageError
 from offline.experiment import ReaderPlan, ResolvedExperiment
 from offline.run_folder import MANIFEST, SIDE, RunFolder, read_manifest
-from offline.steps import fresh, read_data
+from offline.steps import check_due, fresh, read_data
 from readers.calls import SETTINGS, Caller, Recorded, Transcript, check_transcript, write_transcript
 from readers.live import Progress, live_caller
 from readers.pins import locate
@@ -107,12 +106,7 @@ def read_traces(run: RunFolder, reader: str) -> tuple[Trace, ...]:
     path = pipelines_folder(run, reader) / TRACES
     traces = tuple(read_lines(path, Trace))
     named = next((plan.pipelines or () for plan in run.experiment().readers if plan.reader.name == reader), ())
-    due = product(named, (question.id for question in read_data(run).questions))
-    found = ((trace.pipeline, trace.question) for trace in traces)
-    for number, (wanted, there) in enumerate(zip_longest(due, found), 1):
-        if wanted != there:
-            said, here = ("no trace" if key is None else f"pipeline {key[0]!r}, question {key[1]!r}" for key in (wanted, there))
-            raise AlteredError(f"{path}, line {number}: {here}, where the experiment and its questions ask for {said}")
+    check_due(path, named, read_data(run).questions, [(trace.pipeline, trace.question) for trace in traces])
     return traces
 
 
