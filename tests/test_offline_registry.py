@@ -71,7 +71,7 @@ def test_an_unknown_name_is_refused_and_the_known_ones_are_named() -> None:
     registry.register("a")("one")
     with pytest.raises(
         ConfigurationError,
-        match=r"unknown thing 'c'; known: a, b; if a package adds it \(entry point group '[\w.]+'\), that is not",
+        match=r"unknown thing 'c'; known: a, b; if a package adds it \(entry point group 'coldread.test-things'\), that is not",
     ):
         registry.get("c")
 
