@@ -15,13 +15,13 @@ from offline.errors import InputLinkError, OutputLinkError
 from offline.experiment import ResolvedExperiment
 from offline.records import Status
 from offline.run_folder import MANIFEST, SIDE, RunFolder, read_manifest
-from offline.steps import read_data, read_extraction, upstream, write_extraction
-from readers.calls import SETTINGS, Caller, Recorded, check_transcript, read_transcript, write_transcript
+from offline.steps import EXTRACTION_FILES, read_data, read_extraction, upstream, write_extraction
+from readers.calls import TRANSCRIPT_FILES, Caller, Recorded, check_transcript, read_transcript, write_transcript
 from readers.live import Live, Progress, live_caller
 from readers.pins import model_for_step
 from readers.process import forbidden_paths
-from readers.records import StageCounts
-from readers.requests import check_settings
+from readers.records import Settings, StageCounts
+from readers.requests import SETTINGS, check_settings, tokenizer_names
 from readers.tokens import ChatTokenizer, copy_tokenizer
 
 DRAFTS, NAMES, FORMS, ENVIRONMENTS = "drafts.jsonl", "names.jsonl", "forms.jsonl", "environments.json"
@@ -160,6 +160,13 @@ def spent(live: Live) -> Spent:
 def extracted_files(extracted: Extracted) -> dict[str, tuple[Record, ...]]:
     """The files of an extraction by a model beside the extraction itself, and their records."""
     return {DRAFTS: extracted.drafts, NAMES: extracted.names, FORMS: extracted.forms}
+
+
+def files_by_model(settings: Settings) -> list[str]:
+    """All that an extraction by the model of these settings writes."""
+    calls = [f"{CALLS}/{name}" for name in TRANSCRIPT_FILES]
+    tokenizer = [f"{TOKENIZER}/{name}" for name in tokenizer_names(settings)]
+    return [*EXTRACTION_FILES, DRAFTS, NAMES, FORMS, ENVIRONMENTS, *calls, *tokenizer]
 
 
 def write_extracted(folder: Path, extracted: Extracted, edited: EditedCatalogue | None) -> None:

@@ -186,10 +186,13 @@ def check_due(path: Path, names: Sequence[str], questions: Sequence[Question], f
             raise AlteredError(f"{path}, line {number}: {here}, where the experiment and its questions ask for {said}")
 
 
+EXTRACTION_FILES = ("statements.jsonl", "relations.jsonl")
+
+
 def write_extraction(folder: Path, extraction: Extraction) -> None:
     """Store an extraction: statements in order of first appearance, and the relation catalogue."""
-    write_lines(folder / "statements.jsonl", extraction.statements)
-    write_lines(folder / "relations.jsonl", extraction.relations)
+    for name, records in zip(EXTRACTION_FILES, (extraction.statements, extraction.relations), strict=True):
+        write_lines(folder / name, records)
 
 
 def read_extraction(run: RunFolder) -> Extraction:

@@ -10,15 +10,15 @@ from offline.asking import pipeline_reader
 from offline.canonical import compare_lines, digest_of, read_lines, read_record, write_lines, write_record
 from offline.errors import AlteredError, InputLinkError, OutputLinkError, StorageError
 from offline.experiment import ReaderPlan, ResolvedExperiment
-from offline.run_folder import MANIFEST, SIDE, RunFolder, read_manifest
+from offline.run_folder import MANIFEST, SIDE, RunFolder, check_files, read_manifest
 from offline.steps import check_due, fresh, read_data
-from readers.calls import SETTINGS, Caller, Recorded, Transcript, check_transcript, write_transcript
+from readers.calls import TRANSCRIPT_FILES, Caller, Recorded, Transcript, check_transcript, write_transcript
 from readers.live import Progress, live_caller
 from readers.pins import locate
 from readers.process import forbidden_paths
 from readers.read import keep_tokenizer
 from readers.records import Model
-from readers.requests import check_settings
+from readers.requests import SETTINGS, check_settings
 from readers.seal import PIPELINES, reads_folder
 from readers.served import Tokenizer
 
@@ -140,6 +140,7 @@ def replay_pipelines(
     folder = pipelines_folder(run, plan.reader.name)
     recorded = Recorded(folder / TRANSCRIPT)
     stored, reader = recorded.transcript.settings, pipeline_reader(plan.reader, pipeline_settings(experiment))
+    check_files(folder, (TRACES, CANDIDATES, ENVIRONMENTS, *(f"{TRANSCRIPT}/{name}" for name in TRANSCRIPT_FILES)))
     check_settings(folder / TRANSCRIPT / SETTINGS, reader, stored, tokenizer)
     caller = Caller(stored, tokenizer, recorded, recorded.seeds)
     again = _run(run, experiment, plan, caller)

@@ -15,10 +15,9 @@ from extract.pipelines.steps import (
     read_environments,
     read_traces,
 )
-from offline.canonical import encode
 from offline.errors import AlteredError, ConfigurationError
 from offline.run_folder import RunFolder
-from readers.calls import Transcript, read_transcript
+from readers.calls import Transcript, check_environments, read_transcript
 from readers.records import Call, PipelineCounts, Prediction
 from readers.seal import PipelineFacts
 
@@ -88,7 +87,5 @@ def read_stored(run: RunFolder, reader: str) -> Stored:
     for number, trace in enumerate(stored.traces, 1):
         if {*lists_of(trace)} - stored.candidates.keys() or {*trace.calls} - stored.calls.keys():
             raise AlteredError(f"{folder / TRACES}, line {number}: names a call or a candidate list that is not stored")
-    lines = [encode(environment) for environment in stored.environments]
-    if lines != sorted({*lines}) or bool(lines) != any(call.refused is None for call in stored.transcript.calls):
-        raise AlteredError(f"{folder / ENVIRONMENTS}: not what answered these calls, each once and in order")
+    check_environments(folder / ENVIRONMENTS, stored.environments, stored.transcript)
     return stored
