@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from scripted import READER, answer, entry, records_of, scripted
 
 from extract.frontends.catalogue import Catalogue
-from extract.frontends.llm import llm
+from extract.frontends.llm import hybrid, llm
 from extract.frontends.records import Draft
 from extract.frontends.room import excerpt, first_with_room
 from offline.asking import ExtractionPrompt, Extractor
@@ -191,3 +191,29 @@ def test_ends_that_alone_fill_a_call_leave_the_names_apart_and_say_why() -> None
     shown, catalogue, _ = compared(drafts, 8_192)
     assert shown == []
     assert "there is room for" in (catalogue.names()[1].fault or "")
+
+
+def test_a_review_shows_as_much_as_it_has_room_for() -> None:
+    """Statements of 1,447 characters, a token each, read in two ways: six records and two examples take about 12,000."""
+    padding = PADDING * 10
+    texts = [f"{padding}The home of Name{n} is City{n}.{padding}" for n in range(12)]
+    shown: list[list[str]] = []
+
+    def script(stage: str, chat: Sequence[Message]) -> str:
+        if stage == "review":
+            records, _, readings = chat[-1].content.removeprefix("Records:\n").partition("\nReadings:\n")
+            shown.append(records.splitlines())
+            return json.dumps({"reading": next(n for n, line in enumerate(readings.splitlines()) if '"home"' in line)})
+        ends = [(number, int(text.partition("Name")[2].partition(" ")[0])) for number, text in records_of(chat)]
+        facts = [(number, (f"Name{n}", "seat" if n == 1 else "home", f"City{n}")) for number, n in ends]
+        return answer(*(entry(number, fact) for number, fact in facts))
+
+    for room, records, whole in ((14_000, 6, True), (10_500, 4, True), (6_000, 1, True), (4_600, 1, False)):
+        shown.clear()
+        reader = replace(READER, input_cap=room)
+        extractor = Extractor(reader=reader, prompt=PROMPT, statements=1, wave=8, align=False, input_cap=room)
+        extracted = hybrid(texts, extractor, scripted(script, reader))
+        assert [len(each) for each in shown] == [records, records]
+        assert {json.loads(line) in texts for each in shown for line in each} == {whole}
+        assert all("Name" in line and "City" in line for each in shown for line in each)
+        assert [(form.relation, form.readings) for form in extracted.forms] == [("home", 2)]

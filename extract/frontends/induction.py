@@ -7,7 +7,7 @@ statement does not count if a word in small letters in it stands in no name that
 """
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 
@@ -16,12 +16,13 @@ from extract.frontends.catalogue import COMPARED, Catalogue, choice, chosen, tur
 from extract.frontends.grammar import Form, parse_statement
 from extract.frontends.guards import lower_case_words, span_fault
 from extract.frontends.records import Draft, InducedForm
+from extract.frontends.room import WIDTHS, excerpt, first_with_room
 from offline.asking import Extractor
 from offline.normalise import entity_key
 from offline.records import Triple
 from readers.calls import Ask, Caller, chat
 
-# Statements of a form that a review is shown.
+# Statements of a form that a review is shown; fewer where a call has no room for them.
 SHOWN = 6
 SUBJECT, OBJECT = "{subject}", "{object}"
 # Literal texts around the two ends, in order.
@@ -125,31 +126,42 @@ class Forms:
     def _review(self, groups: dict[Literals, Readings]) -> None:
         """Ask once, in two orders, about each form that has enough statements and more than one reading."""
         disputed: list[tuple[Literals, list[Reading | None]]] = []
+        asks: list[Ask] = []
         for literals, readings in groups.items():
             enough = sum(map(len, readings.values())) >= self._extractor.examples
             if len(readings) > 1 and enough and literals not in self._reviewed:
                 # Most often read so first; equal ones in order of appearance.
                 often = sorted(readings, key=lambda reading: -len(readings[reading]))[:COMPARED]
-                disputed.append((literals, [None, *often]))
-        asks = [self._ask(order, groups[literals]) for literals, choices in disputed for order in (choices, turned(choices))]
+                choices, both = first_with_room(self._caller, self._reviews(readings, often))
+                disputed.append((literals, choices))
+                asks += both
         predictions = iter(self._caller.ask(asks))
         for literals, choices in disputed:
             there, back = next(predictions), next(predictions)
             one, other = chosen(there, "reading", choices)[0], chosen(back, "reading", turned(choices))[0]
             self._reviewed[literals] = Reviewed(one if one == other else None, there.request)
 
-    def _ask(self, choices: Sequence[Reading | None], readings: Readings) -> Ask:
-        texts = islice((draft.text for found in readings.values() for draft in found), SHOWN)
-        lines = (NO_SINGLE_ONE if reading is None else self._line(reading, readings[reading][0].text) for reading in choices)
+    def _reviews(self, readings: Readings, often: Sequence[Reading]) -> Iterator[tuple[list[Reading | None], tuple[Ask, Ask]]]:
+        """What a review may show, the fullest first: fewer records, then one cut around its ends, then fewer readings."""
+        whole = [(shown, None, len(often)) for shown in range(SHOWN, 0, -1)]
+        cut = [(1, width, len(often)) for width in WIDTHS]
+        fewer = [(1, WIDTHS[-1], count) for count in range(len(often) - 1, 1, -1)]
+        for shown, width, count in (*whole, *cut, *fewer):
+            choices = [None, *often[:count]]
+            yield choices, (self._ask(choices, readings, shown, width), self._ask(turned(choices), readings, shown, width))
+
+    def _ask(self, choices: Sequence[Reading | None], readings: Readings, shown: int, width: int | None) -> Ask:
+        drafts = islice((draft for found in readings.values() for draft in found), shown)
+        lines = (NO_SINGLE_ONE if of is None else self._line(of, readings[of][0], width) for of in choices)
         values = {
-            "records": "\n".join(map(json_line, texts)),
+            "records": "\n".join(json_line(_excerpt(draft, width)) for draft in drafts),
             "readings": "\n".join(f"{number}: {line}" for number, line in enumerate(lines)),
         }
         return Ask("review", chat(self._extractor.prompt.review, values), choice(self._extractor, "reading"))
 
-    def _line(self, reading: Reading, text: str) -> str:
+    def _line(self, reading: Reading, draft: Draft, width: int | None) -> str:
         relation, (first, _) = reading
-        return json_line({"relation": relation, "first in the text": first[1:-1], "example": text})
+        return json_line({"relation": relation, "first in the text": first[1:-1], "example": _excerpt(draft, width)})
 
     def _trust(self, agreed: dict[Literals, Reading], groups: dict[Literals, Readings], left: dict[str, list[Triple]]) -> None:
         """Take those agreed forms that read all they fit of `left` as one of its facts; heaviest first, as in parsing."""
@@ -204,6 +216,11 @@ class Forms:
 def _small_words(triples: Iterable[Triple]) -> set[str]:
     """The words in small letters of all ends."""
     return {word for triple in triples for end in (triple.subject, triple.object) for word in lower_case_words(end)}
+
+
+def _excerpt(draft: Draft, width: int | None) -> str:
+    (triple,) = draft.triples
+    return excerpt(draft.text, (triple.subject, triple.object), width)
 
 
 def _usual_name(drafts: Sequence[Draft]) -> str:
