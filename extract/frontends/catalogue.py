@@ -8,7 +8,9 @@ import json
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from itertools import accumulate, islice
+from itertools import accumulate
+
+import numpy as np
 
 from extract.answers import read_number
 from extract.frontends.batches import json_line, quarter
@@ -89,11 +91,11 @@ class Catalogue:
         place = {name: number for number, name in enumerate(names)}
         # One index for the wave: a name is compared with those before it, which may be of the same wave.
         index = BM25([self._words(name) for name in names], unicode_tokens)
+        standing = np.array([number for number, known in enumerate(self._names.values()) if known.into is None])
         compared: list[tuple[str, list[str | None]]] = []
         for name in new:
-            alike = (names[i] for i in index.rank(self._words(name), len(names)))
-            before = (other for other in alike if place[other] < place[name] and self._names[other].into is None)
-            if shown := tuple(islice(before, COMPARED)):
+            before = standing[: np.searchsorted(standing, place[name])]
+            if shown := tuple(names[i] for i in index.rank_among(before, self._words(name), COMPARED)):
                 self._names[name].shown = shown
                 compared.append((name, [None, *shown]))
         asks = [self._ask(name, order) for name, choices in compared for order in (choices, _turned(choices))]
