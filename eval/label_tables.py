@@ -28,7 +28,6 @@ def labels(console: Console, result: dict[str, Any]) -> None:
         screens.add_row(name, _MEANING[name], *(str(counts[hop_class]) for hop_class in hops))
     console.print(screens)
     sizes = new_table("populations", ("name",), hops)
-    _fold(sizes)
     for name, counts in result["populations"].items():
         sizes.add_row(escape(printable(name)), *(str(counts[hop_class]) for hop_class in hops))
     console.print(sizes)
@@ -39,10 +38,6 @@ def labels(console: Console, result: dict[str, Any]) -> None:
     else:
         for reader, views in result["sensitivity"].items():
             console.print(_sensitivity(reader, views))
-
-
-def _fold(table: Table) -> None:
-    table.columns[0].no_wrap, table.columns[0].overflow = False, "fold"
 
 
 def _findings(console: Console, screen: str, findings: list[dict[str, Any]]) -> None:
@@ -75,7 +70,6 @@ def _sensitivity(reader: str, views: dict[str, Any]) -> Table:
     headings = ("\nasked", "\nsubem", "\n%", "\nflagged", "right of\nunflagged", "\n%", "lowest\n%", "highest\n%")
     title = f"{reader}: subem without flagged questions, and if all of them were wrong or right"
     table = new_table(escape(title), ("\nview", "\nhops", "\nscreen"), headings)
-    _fold(table)
     for view, cells in views.items():
         for hop_class, screens in cells.items():
             for screen, cell in screens.items():

@@ -1,4 +1,4 @@
-"""A whole run, step by step: load, extract, freeze, read, score. Each step is skipped when it is up to date."""
+"""A whole run, step by step: load, extract, encode, freeze, read, score. Each step is skipped when it is up to date."""
 
 import shutil
 from collections.abc import Callable, Mapping

@@ -13,8 +13,6 @@ def unsealed(console: Console, result: dict[str, Any]) -> None:
     others = [name for name in next(iter(result["systems"].values()))["cells"][0]["correct"] if name != "subem"]
     headings = ("questions", "missing", "subem", "subem %", "Wilson 95 %", *others)
     table = new_table(escape(printable(f"{result['name']}: not sealed")), ("system", "hops"), headings)
-    # A name is given by others, and may be of any length.
-    table.columns[0].no_wrap, table.columns[0].overflow = False, "fold"
     for system, found in result["systems"].items():
         pooled = [cell for cell in found["cells"] if cell["length"] is None]
         for number, cell in enumerate(pooled):

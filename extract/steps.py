@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from extract.frontends import check_frontend, extract, extract_by_model
-from extract.frontends.records import CatalogueName, Draft, Extracted, InducedForm
+from extract.frontends.records import CatalogueName, Extracted
 from offline.asking import Extractor
 from offline.canonical import Record, read_lines, read_record, write_lines, write_record
 from offline.experiment import ResolvedExperiment
@@ -105,16 +105,6 @@ def write_extracted(folder: Path, extracted: Extracted) -> None:
         write_lines(folder / name, records)
 
 
-def read_drafts(folder: Path) -> tuple[Draft, ...]:
-    """The drafts of an extraction by a model."""
-    return tuple(read_lines(folder / DRAFTS, Draft))
-
-
 def read_names(folder: Path) -> tuple[CatalogueName, ...]:
-    """Its relation names."""
+    """The relation names of an extraction by a model."""
     return tuple(read_lines(folder / NAMES, CatalogueName))
-
-
-def read_forms(folder: Path) -> tuple[InducedForm, ...]:
-    """Its induced forms."""
-    return tuple(read_lines(folder / FORMS, InducedForm))

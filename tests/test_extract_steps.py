@@ -11,8 +11,9 @@ import yaml
 from tiny import ROWS, coldread, make_model, write_experiment, write_rows
 from tiny_extraction import RULES, extractor
 
-from extract.steps import CALLS, read_drafts
-from offline.canonical import encode, read_record, write_record
+from extract.frontends.records import Draft
+from extract.steps import CALLS, DRAFTS
+from offline.canonical import encode, read_lines, read_record, write_record
 from offline.errors import AlteredError, ExtractionLinkError, InputLinkError, OutputLinkError
 from offline.run_folder import Manifest, RunFolder, files_below, make_manifest
 from readers.calls import read_transcript
@@ -116,7 +117,7 @@ def test_replay_runs_the_frontend_again_on_its_recorded_answers(kind: str, tmp_p
     folder = RunFolder(run)
     extracted, calls = _extract_again(folder, folder.experiment())
     assert calls == len(read_transcript(run / "extraction" / CALLS).calls) > 3
-    assert extracted.drafts == read_drafts(run / "extraction")
+    assert extracted.drafts == tuple(read_lines(run / "extraction" / DRAFTS, Draft))
 
 
 def test_a_catalogue_edited_by_hand_is_another_version_made_without_a_call(made: Path, tmp_path: Path, wide_model: Path):

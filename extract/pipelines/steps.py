@@ -35,7 +35,7 @@ def pipelines_configuration(experiment: ResolvedExperiment, plan: ReaderPlan) ->
 
 
 def serve_pipelines(run: RunFolder, experiment: ResolvedExperiment, plan: ReaderPlan, progress: Progress) -> bool:
-    """Run a reader's pipelines with its own engine, unless they are up to date; True if they were.
+    """Run a reader's pipelines with its own engine; True if they were run, False if they were up to date.
 
     Its tokenizer is kept in the run, and what the calls took beside the step's manifest.
     """
