@@ -15,7 +15,7 @@ from extract.frontends import check_frontend
 from extract.pipelines import find_pipeline
 from extract.pipelines.steps import read_spent, serve_pipelines
 from extract.pipelines.stored import read_stored
-from extract.steps import Spent, extract_step
+from extract.steps import extract_step
 from offline.canonical import read_record
 from offline.configuration import find_config, load_yaml
 from offline.errors import ColdreadError, ConfigurationError, EngineError, ModelError, StateError
@@ -27,7 +27,7 @@ from readers.engines import check_engine
 from readers.pins import check_pin
 from readers.probe import certificate_line
 from readers.read import Progress, is_sealed, make_measure, probe_reader, read
-from readers.records import Certificate, Encoded, RerankedBy, StageCounts
+from readers.records import Certificate, Encoded, RerankedBy, Spent, StageCounts
 from readers.seal import SEAL, PipelineFacts, pipelines_line, reads_folder
 
 STEPS = ("load", "extract", "encode", "freeze", "read", "score")

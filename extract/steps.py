@@ -12,26 +12,15 @@ from offline.experiment import ResolvedExperiment
 from offline.run_folder import SIDE, RunFolder
 from offline.steps import read_data, read_extraction, upstream, write_extraction
 from readers.calls import read_transcript, write_transcript
-from readers.live import Live, Progress, live_caller
+from readers.live import Progress, live_caller
 from readers.pins import model_for_step
 from readers.process import forbidden_paths
-from readers.records import StageCounts
+from readers.records import Spent, StageCounts
 from readers.tokens import copy_tokenizer
 
 DRAFTS, NAMES, FORMS, ENVIRONMENTS = "drafts.jsonl", "names.jsonl", "forms.jsonl", "environments.json"
 # Folders of an extraction by a model: its calls, and the tokenizer that made their ids.
 CALLS, TOKENIZER = "calls", "tokenizer"
-
-
-class Spent(Record, frozen=True):
-    """What a step that asks a model took, beside its manifest.
-
-    seconds: generating, by stage, decimals; a cached call counts as it took when it was made. cached, generated: calls.
-    """
-
-    seconds: dict[str, str]
-    cached: int
-    generated: int
 
 
 @dataclass(frozen=True)
@@ -83,14 +72,9 @@ def _by_model(run: RunFolder, experiment: ResolvedExperiment, extractor: Extract
         (folder / TOKENIZER).mkdir()
         copy_tokenizer(model_folder, folder / TOKENIZER)
         write_record(folder / ENVIRONMENTS, live.resolved())
-        write_record(folder / SIDE, spent(live))
+        write_record(folder / SIDE, live.spent())
 
     return run.step("extraction", {**inputs, "model": model.fingerprint}, write)
-
-
-def spent(live: Live) -> Spent:
-    """What the calls of a live source took."""
-    return Spent({stage: f"{seconds:.3f}" for stage, seconds in live.seconds.items()}, live.cached, live.generated)
 
 
 def extracted_files(extracted: Extracted) -> dict[str, tuple[Record, ...]]:
