@@ -5,13 +5,11 @@ from typing import Any
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
-from rich.text import Text
 
-from eval.tables import new_table, percent, printable
+from eval.tables import more, new_table, percent, printable, short_line
 
 # Findings of each screen, and links of a chain, that are printed; --json prints all.
 _FINDINGS, _LINKS = 8, 8
-_WIDTH = 100
 _MEANING = {
     "superseded": "a gold is an earlier value that the history overwrites",
     "in_question": "a gold occurs in its own question",
@@ -45,24 +43,13 @@ def _findings(console: Console, screen: str, findings: list[dict[str, Any]]) -> 
         return
     console.out(f"{screen}: {_MEANING[screen]}", highlight=False)
     for finding in findings[:_FINDINGS]:
-        _line(console, f"  {finding['question']}  gold {finding['gold']!r}")
-        _line(console, f"    {finding['detail']}")
+        short_line(console, f"  {finding['question']}  gold {finding['gold']!r}")
+        short_line(console, f"    {finding['detail']}")
         for link in finding["chain"][:_LINKS]:
-            _line(console, f"    {'current' if link['current'] else 'earlier'}  {link['record']}")
-        _more(console, "    ", len(finding["chain"]) - _LINKS, "records")
-    _more(console, "  ", len(findings) - _FINDINGS, "findings")
+            short_line(console, f"    {'current' if link['current'] else 'earlier'}  {link['record']}")
+        more(console, len(finding["chain"]) - _LINKS, "records", "    ")
+    more(console, len(findings) - _FINDINGS, "findings")
     console.out("")
-
-
-def _line(console: Console, text: str) -> None:
-    line = Text(printable(text))
-    line.truncate(_WIDTH, overflow="ellipsis")
-    console.out(line.plain, highlight=False)
-
-
-def _more(console: Console, indent: str, count: int, what: str) -> None:
-    if count > 0:
-        console.out(f"{indent}… {count} more {what} (--json prints all)", highlight=False)
 
 
 def _sensitivity(reader: str, views: dict[str, Any]) -> Table:

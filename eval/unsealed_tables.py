@@ -5,7 +5,7 @@ from typing import Any
 from rich.console import Console
 from rich.markup import escape
 
-from eval.tables import new_table, percent, printable
+from eval.tables import line, new_table, percent, printable
 
 
 def unsealed(console: Console, result: dict[str, Any]) -> None:
@@ -27,11 +27,7 @@ def unsealed(console: Console, result: dict[str, Any]) -> None:
                 *(str(cell["correct"][name]) for name in others),
             )
     console.print(table)
-
-    def line(text: str) -> None:
-        console.out(printable(text), highlight=False)
-
-    line("not sealed: nothing shows when or from what these answers were made")
-    line(f"file {result['file']}, sha256 {result['sha256']}")
+    line(console, "not sealed: nothing shows when or from what these answers were made")
+    line(console, f"file {result['file']}, sha256 {result['sha256']}")
     if missing := sum(found["missing"] for found in result["systems"].values()):
-        line(f"missing: {missing} questions have no prediction and count as wrong")
+        line(console, f"missing: {missing} questions have no prediction and count as wrong")
