@@ -7,9 +7,8 @@ from typing import Any, Literal
 import msgspec
 from msgspec import UNSET
 
-from eval.asked import read_asked
+from eval.asked import Asked, read_asked
 from eval.audit import verify_run
-from eval.records import Score
 from eval.score import sealed_blind, stored_metrics
 from eval.statistics import Pairs, count_pairs, wilson
 from eval.templates import templates
@@ -24,19 +23,6 @@ from readers.seal import read_seal, reads_folder
 
 
 @dataclass(frozen=True)
-class Item:
-    """What one reader was given for one question of a view or pipeline, and what came of it.
-
-    given: as in `Asked`. input_size, output_size: tokens; for a served model, bytes.
-    """
-
-    given: tuple[str, int, bool]
-    score: Score
-    input_size: int
-    output_size: int
-
-
-@dataclass(frozen=True)
 class Side:
     """One of the two readers; `items` by view and question."""
 
@@ -45,7 +31,7 @@ class Side:
     settings: Settings
     seal: Seal
     metrics: tuple[str, ...]
-    items: Mapping[str, Mapping[str, Item]]
+    items: Mapping[str, Mapping[str, Asked]]
 
 
 def sealed_plan(run: RunFolder, reader: str) -> ReaderPlan:
@@ -62,14 +48,9 @@ def read_side(run: RunFolder, plan: ReaderPlan, seal: Seal) -> Side:
     metrics = stored_metrics(run)
     name = plan.reader.name
     folder = reads_folder(run, name)
-    items: dict[str, dict[str, Item]] = {view: {} for view in plan.answered}
+    items: dict[str, dict[str, Asked]] = {view: {} for view in plan.answered}
     for asked in read_asked(run, plan):
-        items[asked.score.view][asked.score.question] = Item(
-            given=asked.given,
-            score=asked.score,
-            input_size=asked.input_size,
-            output_size=asked.output_size,
-        )
+        items[asked.score.view][asked.score.question] = asked
     return Side(run, plan, read_settings(folder / "requests" / SETTINGS), seal, metrics, items)
 
 
@@ -192,7 +173,7 @@ def compare(run: RunFolder, a: str, other: RunFolder, b: str, metric: str) -> di
     }
 
 
-def paired_cells(ours: Mapping[str, Item], theirs: Mapping[str, Item], metric: str) -> dict[str, Any]:
+def paired_cells(ours: Mapping[str, Asked], theirs: Mapping[str, Asked], metric: str) -> dict[str, Any]:
     """Cells by hop class, in order of first appearance, and pooled under `all`."""
     groups: dict[str, list[tuple[bool, bool]]] = {}
     pooled = []
@@ -204,7 +185,7 @@ def paired_cells(ours: Mapping[str, Item], theirs: Mapping[str, Item], metric: s
     return {hop_class: _cell(count_pairs(found)) for hop_class, found in {**groups, "all": pooled}.items()}
 
 
-def _lost(items: Iterable[Item]) -> dict[str, int]:
+def _lost(items: Iterable[Asked]) -> dict[str, int]:
     """Questions of one view or pipeline with a `cut` above 0, and those that failed."""
     scores = [item.score for item in items]
     return {

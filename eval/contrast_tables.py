@@ -27,7 +27,6 @@ def contrast(console: Console, result: dict[str, Any]) -> None:
     for title, rows in groupby(result["contrasts"], lambda row: _title(result, row)):
         table = new_table(title, ("\nhops",), _NUMBERS)
         explained = new_table("", ("\nside", "\nhops"), _EVIDENCE)
-        explained.columns[0].no_wrap, explained.columns[0].overflow = False, "fold"
         for row in rows:
             numbers = [str(row[name]) for name in ("questions", "both", "only_a", "only_b", "neither")]
             p_values = [_p(row["mcnemar_p"]), f"{float(row['chi_square']):.1f}", _p(row["chi_square_p"]), _p(row["holm_p"])]

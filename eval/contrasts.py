@@ -41,9 +41,9 @@ def contrasts(scored: Scored, asked: Sequence[DeclaredContrast], metric: str) ->
     """
     if metric not in scored.metrics:
         raise CommandError(f"--metric {metric}: not stored; there are {', '.join(scored.metrics) or 'none'}")
-    declared = {_identity(contrast): contrast for contrast in scored.analysis.contrasts}
-    families = {_family(contrast) for contrast in asked if _identity(contrast) in declared}
-    needed = {**{_identity(c): c for c in declared.values() if _family(c) in families}, **{_identity(c): c for c in asked}}
+    declared = {contrast.identity: contrast for contrast in scored.analysis.contrasts}
+    families = {_family(contrast) for contrast in asked if contrast.identity in declared}
+    needed = {**{c.identity: c for c in declared.values() if _family(c) in families}, **{c.identity: c for c in asked}}
     members = scored.populations(contrast.population for contrast in needed.values())
     rows = {key: list(_rows(scored, c, members[c.population], metric, key in declared)) for key, c in needed.items()}
     for family in families:
@@ -51,12 +51,7 @@ def contrasts(scored: Scored, asked: Sequence[DeclaredContrast], metric: str) ->
         p_values = [mcnemar(row.only_a, row.only_b) for row in (rows[key][number] for key, number in tested)]
         for (key, number), p in zip(tested, holm(p_values), strict=True):
             rows[key][number] = msgspec.structs.replace(rows[key][number], holm_p=_p(p))
-    return [row for contrast in asked for row in rows[_identity(contrast)]]
-
-
-def _identity(contrast: DeclaredContrast) -> tuple[object, ...]:
-    """B against A is the same test as A against B."""
-    return (frozenset((contrast.a, contrast.b)), contrast.reader, contrast.view, contrast.population)
+    return [row for contrast in asked for row in rows[contrast.identity]]
 
 
 def _family(contrast: DeclaredContrast) -> Family:
@@ -195,7 +190,7 @@ class Asked:
                 f"{scored.run.path}: the experiment declares no such contrast; name two views of a reader, `--a VIEW --b VIEW`"
             )
         over = [msgspec.structs.replace(c, population=self.population or c.population) for c in found]
-        return list({_identity(contrast): contrast for contrast in over}.values())
+        return list({contrast.identity: contrast for contrast in over}.values())
 
     def interactions(self, scored: Scored) -> list[DeclaredInteraction]:
         """The declared interactions, unless two views or readers are named."""

@@ -11,22 +11,16 @@ from eval.report_source import METRIC, Source
 from eval.tables import percent
 from offline.analysis import DeclaredContrast
 
-Named = tuple[frozenset[str], str | None, str | None, str]
-
 
 def contrast_grid(source: Source) -> Grid | None:
     """Declared contrasts, then, as exploratory ones, the first view against each other one; None if there is neither."""
     declared = source.scored.analysis.contrasts
-    known = {_named(contrast) for contrast in declared}
-    more = [contrast for contrast in _first_view(source) if _named(contrast) not in known]
+    known = {contrast.identity for contrast in declared}
+    more = [contrast for contrast in _first_view(source) if contrast.identity not in known]
     groups = [contrasts(source.scored, asked, METRIC) for asked in (declared, more) if asked]
     if not groups:
         return None
     return grids.contrast_grid(groups)
-
-
-def _named(contrast: DeclaredContrast) -> Named:
-    return (frozenset((contrast.a, contrast.b)), contrast.reader, contrast.view, contrast.population)
 
 
 def _first_view(source: Source) -> Iterator[DeclaredContrast]:

@@ -1,4 +1,4 @@
-"""A whole run, step by step: load, extract, freeze, read, score. Each step is skipped when it is up to date."""
+"""A whole run, step by step: load, extract, encode, freeze, read, score. Each step is skipped when it is up to date."""
 
 import shutil
 from collections.abc import Callable, Mapping
@@ -17,7 +17,7 @@ from extract.frontends.edited import check_spellings
 from extract.pipelines import find_pipeline
 from extract.pipelines.steps import read_spent, serve_pipelines
 from extract.pipelines.stored import read_stored
-from extract.steps import Spent, extract_step
+from extract.steps import extract_step
 from offline.canonical import read_record
 from offline.configuration import find_config, load_yaml
 from offline.errors import ColdreadError, CommandError, ConfigurationError, EngineError, ModelError, StateError
@@ -29,7 +29,7 @@ from readers.engines import check_engine
 from readers.pins import check_pin, locate
 from readers.probe import certificate_line
 from readers.read import Progress, freeze_requests, is_sealed, make_measure, probe_reader, read
-from readers.records import Certificate, Encoded, RerankedBy, StageCounts
+from readers.records import Certificate, Encoded, RerankedBy, Spent, StageCounts
 from readers.seal import SEAL, PipelineFacts, ended_by_cap, pipelines_line, reads_folder
 
 STEPS = ("load", "extract", "encode", "freeze", "read", "score")

@@ -8,6 +8,7 @@ from rich import box
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
+from rich.text import Text
 
 from eval.extracted_by import extracted_by, extraction_words
 from eval.fallbacks import fallback_lines, fallbacks
@@ -17,6 +18,8 @@ from offline.steps import read_data
 from readers.seal import ended_by_cap
 
 _DIRECTIONS = frozenset("\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
+# Columns of a line that is cut.
+_WIDTH = 100
 # Evidence lines that a story prints; --json prints all.
 _LINES = 40
 
@@ -146,17 +149,13 @@ def estimate(console: Console, result: dict[str, Any]) -> None:
 
 def compare(console: Console, result: dict[str, Any]) -> None:
     """Two readers side by side: what they are, accuracies, paired outcomes with McNemar's exact p, chat templates."""
-
-    def line(text: str) -> None:
-        console.out(printable(text), highlight=False)
-
     for side in ("a", "b"):
         for text in _reader_lines(side.upper(), result[side]):
-            line(text)
+            line(console, text)
     for side in ("a", "b"):
         if lone := result[f"only_{side}_reads"]:
-            line(f"not compared, read by {side.upper()} alone: {', '.join(lone)}")
-    line("")
+            line(console, f"not compared, read by {side.upper()} alone: {', '.join(lone)}")
+    line(console, "")
     metric = result["metric"]
     right = new_table(metric, ("view", "hops"), ("questions", "A", "A %", "Wilson 95 %", "B", "B %", "Wilson 95 %"))
     headings = ("both", "only A", "only B", "neither", "win/tie/loss", "points", "McNemar p")
@@ -170,7 +169,7 @@ def compare(console: Console, result: dict[str, Any]) -> None:
     console.print(right)
     console.print(paired)
     for text in _template_lines(result["templates"]):
-        line(text)
+        line(console, text)
 
 
 def _reader_lines(side: str, facts: dict[str, Any]) -> list[str]:
@@ -218,34 +217,47 @@ def printable(text: str) -> str:
     )
 
 
+def line(console: Console, text: str) -> None:
+    """One line of text that others may have written."""
+    console.out(printable(text), highlight=False)
+
+
+def short_line(console: Console, text: str) -> None:
+    """The same, cut to 100 columns."""
+    shown = Text(printable(text))
+    shown.truncate(_WIDTH, overflow="ellipsis")
+    console.out(shown.plain, highlight=False)
+
+
+def more(console: Console, count: int, what: str, indent: str = "  ") -> None:
+    """How much of a list is not printed; nothing if all is."""
+    if count > 0:
+        console.out(f"{indent}… {count} more {what} (--json prints all)", highlight=False)
+
+
 def story(console: Console, result: dict[str, Any]) -> None:
     """One question: each view's evidence, and what each reader said of it."""
-
-    def line(text: str) -> None:
-        console.out(printable(text), highlight=False)
-
-    line(f"{result['question']}  ({result['history']}, {result['hop_class']})")
-    line(f"  {result['text']}")
-    line("  gold: " + (" | ".join(result["golds"]) if result["golds"] else "not opened (run `coldread score` first)"))
+    line(console, f"{result['question']}  ({result['history']}, {result['hop_class']})")
+    line(console, f"  {result['text']}")
+    line(console, "  gold: " + (" | ".join(result["golds"]) if result["golds"] else "not opened (run `coldread score` first)"))
     for view, shown in result["views"].items():
         notes = [f"{shown['records']} records"] + ["truncated"] * shown["truncated"]
         notes += [f"fallback to {shown['fallback']}"] if shown["fallback"] else []
-        line("")
-        line(f"{view}: {', '.join(notes)}")
+        line(console, "")
+        line(console, f"{view}: {', '.join(notes)}")
         lines = shown["evidence"].split("\n")
         for record in lines[:_LINES]:
-            line(f"    {record[:200]}")
-        if len(lines) > _LINES:
-            line(f"    … {len(lines) - _LINES} more lines (--json prints all)")
+            line(console, f"    {record[:200]}")
+        more(console, len(lines) - _LINES, "lines", "    ")
         for reader, answer in shown["answers"].items():
             cut = f", {answer['records_cut']} oldest records cut" if answer["records_cut"] else ""
-            line(f"  {reader}: {answer['text']!r} [{answer['finish_reason']}{cut}] {_verdicts(answer)}")
+            line(console, f"  {reader}: {answer['text']!r} [{answer['finish_reason']}{cut}] {_verdicts(answer)}")
     for pipeline, answers in result.get("pipelines", {}).items():
-        line("")
-        line(f"{pipeline} (pipeline)")
+        line(console, "")
+        line(console, f"{pipeline} (pipeline)")
         for reader, found in answers.items():
             for text in _trace_lines(reader, found):
-                line(text)
+                line(console, text)
 
 
 def _trace_lines(reader: str, found: dict[str, Any]) -> Iterator[str]:

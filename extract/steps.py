@@ -8,7 +8,7 @@ from pathlib import Path
 
 from extract.frontends import check_frontend, extract, extract_by_model
 from extract.frontends.edited import check_edit
-from extract.frontends.records import CatalogueName, Draft, Extracted, InducedForm
+from extract.frontends.records import CatalogueName, Draft, Extracted
 from offline.asking import EditedCatalogue, Extractor
 from offline.canonical import Record, file_digest, read_lines, read_record, write_lines, write_record
 from offline.errors import InputLinkError, OutputLinkError
@@ -17,27 +17,16 @@ from offline.records import Status
 from offline.run_folder import MANIFEST, SIDE, RunFolder, read_manifest
 from offline.steps import EXTRACTION_FILES, read_data, read_extraction, upstream, write_extraction
 from readers.calls import TRANSCRIPT_FILES, Caller, Recorded, check_transcript, read_transcript, write_transcript
-from readers.live import Live, Progress, live_caller
+from readers.live import Progress, live_caller
 from readers.pins import model_for_step
 from readers.process import forbidden_paths
-from readers.records import Settings, StageCounts
+from readers.records import Settings, Spent, StageCounts
 from readers.requests import SETTINGS, check_settings, tokenizer_names
 from readers.tokens import ChatTokenizer, copy_tokenizer
 
 DRAFTS, NAMES, FORMS, ENVIRONMENTS = "drafts.jsonl", "names.jsonl", "forms.jsonl", "environments.json"
 # Folders of an extraction by a model: its calls, and the tokenizer that made their ids.
 CALLS, TOKENIZER = "calls", "tokenizer"
-
-
-class Spent(Record, frozen=True):
-    """What a step that asks a model took, beside its manifest.
-
-    seconds: generating, by stage, decimals; a cached call counts as it took when it was made. cached, generated: calls.
-    """
-
-    seconds: dict[str, str]
-    cached: int
-    generated: int
 
 
 @dataclass(frozen=True)
@@ -101,7 +90,7 @@ def _by_model(run: RunFolder, experiment: ResolvedExperiment, extractor: Extract
         (folder / TOKENIZER).mkdir()
         copy_tokenizer(model_folder, folder / TOKENIZER)
         write_record(folder / ENVIRONMENTS, live.resolved())
-        write_record(folder / SIDE, spent(live))
+        write_record(folder / SIDE, live.spent())
 
     return run.step("extraction", {**inputs, "model": model.fingerprint}, write)
 
@@ -152,11 +141,6 @@ def extract_again(run: RunFolder, experiment: ResolvedExperiment, extractor: Ext
     return extracted, check_transcript(recorded, caller.transcript)
 
 
-def spent(live: Live) -> Spent:
-    """What the calls of a live source took."""
-    return Spent({stage: f"{seconds:.3f}" for stage, seconds in live.seconds.items()}, live.cached, live.generated)
-
-
 def extracted_files(extracted: Extracted) -> dict[str, tuple[Record, ...]]:
     """The files of an extraction by a model beside the extraction itself, and their records."""
     return {DRAFTS: extracted.drafts, NAMES: extracted.names, FORMS: extracted.forms}
@@ -186,11 +170,6 @@ def read_drafts(folder: Path) -> tuple[Draft, ...]:
 def read_names(folder: Path) -> tuple[CatalogueName, ...]:
     """Its relation names."""
     return tuple(read_lines(folder / NAMES, CatalogueName))
-
-
-def read_forms(folder: Path) -> tuple[InducedForm, ...]:
-    """Its induced forms."""
-    return tuple(read_lines(folder / FORMS, InducedForm))
 
 
 def read_environments(folder: Path) -> tuple[dict[str, str], ...]:

@@ -9,6 +9,7 @@ import fcntl
 import os
 import shutil
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Set
+from functools import lru_cache
 from pathlib import Path, PurePosixPath
 from typing import Literal
 
@@ -258,14 +259,10 @@ class RunFolder:
         path = self.path / EXPERIMENT
         if not path.is_file():
             raise StateError(f"{self.path} is no run: it has no {EXPERIMENT}; start one with `coldread run EXPERIMENT.yaml`")
-        data = read_bytes(path)
-        try:
-            experiment = parse_yaml(data.decode(), ResolvedExperiment, str(path))
-            if _experiment_bytes(experiment) == data:
-                return experiment
-        except (ConfigurationError, UnicodeDecodeError):
-            pass
-        raise AlteredError(f"{path}: differs from what was written; restore it, or start another run")
+        experiment = _experiment_of(read_bytes(path))
+        if experiment is None:
+            raise AlteredError(f"{path}: differs from what was written; restore it, or start another run")
+        return experiment
 
     def experiment_digest(self) -> str:
         """What a seal records of the experiment."""
@@ -350,6 +347,16 @@ def _inside(name: str, folder: str) -> str | None:
     if len(parts) < len(outer) or any(part not in ("*", own) for part, own in zip(parts, outer, strict=False)):
         return None
     return PurePosixPath(*parts[len(outer) :]).as_posix()
+
+
+@lru_cache(maxsize=4)
+def _experiment_of(data: bytes) -> ResolvedExperiment | None:
+    """What these bytes write, None if it is not written so. Remembered: every step asks, and YAML is slow to read and write."""
+    try:
+        experiment = parse_yaml(data.decode(), ResolvedExperiment, EXPERIMENT)
+    except (ConfigurationError, UnicodeDecodeError):
+        return None
+    return experiment if _experiment_bytes(experiment) == data else None
 
 
 def _experiment_bytes(experiment: ResolvedExperiment) -> bytes:

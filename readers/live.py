@@ -27,7 +27,7 @@ from readers.guard import Forbidden
 from readers.pins import identify
 from readers.pool import Engines, Job, share
 from readers.process import Process
-from readers.records import JournalEntry, Output
+from readers.records import JournalEntry, Output, Spent
 from readers.requests import in_batches, make_settings
 from readers.tokens import ChatTokenizer
 
@@ -187,6 +187,10 @@ class Live:
         """End the engine."""
         self._processes = []
         self._stack.close()
+
+    def spent(self) -> Spent:
+        """What all calls took until now."""
+        return Spent({stage: f"{seconds:.3f}" for stage, seconds in self.seconds.items()}, self.cached, self.generated)
 
     def resolved(self) -> tuple[dict[str, str], ...]:
         """The distinct environments, in canonical order."""

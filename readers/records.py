@@ -155,6 +155,17 @@ class StageCounts(Record, frozen=True):
     output_tokens: int
 
 
+class Spent(Record, frozen=True):
+    """What an algorithm that asks a model took, beside the manifest of its step.
+
+    seconds: generating, by stage, decimals; a cached call counts as it took when it was made. cached, generated: calls.
+    """
+
+    seconds: dict[str, str]
+    cached: int
+    generated: int
+
+
 class Prediction(Record, frozen=True):
     """One request's answer: output ids, their text without special tokens, why generation ended, what a server reported."""
 

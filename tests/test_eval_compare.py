@@ -14,7 +14,8 @@ import yaml
 from http_double import Asked, Reply, ids, said, serve
 from tiny import ROWS, SWITCHED_TEMPLATE, TEMPLATE, coldread, make_model, write_experiment, write_rows
 
-from eval.compare import Item, paired_cells, stated
+from eval.asked import Asked as Item
+from eval.compare import paired_cells, stated
 from eval.records import Score
 from eval.templates import chat_text, lacking
 from offline.canonical import read_lines, read_record
@@ -167,7 +168,7 @@ def item(question: str, hop_class: str, right: bool) -> Item:
         cut=0,
         metrics={"subem": right, "strict_em": False},
     )
-    return Item(given=("p", 0, False), score=score, input_size=1, output_size=1)
+    return Item(score=score, given=("p", 0, False), requests=("r",), input_size=1, output_size=1)
 
 
 def test_cells_come_out_as_worked_by_hand() -> None:

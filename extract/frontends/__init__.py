@@ -16,8 +16,6 @@ from offline.records import Extraction, History
 from offline.registry import Registry
 from readers.calls import Caller
 
-PlainFrontend = Callable[[Sequence[str], ResolvedExperiment], Extraction]
-AskingFrontend = Callable[[Sequence[str], Extractor, Caller], Extracted]
 FRONTENDS: Registry[Callable[..., Any]] = Registry("frontend", "coldread.frontends")
 
 Function = TypeVar("Function", bound=Callable[..., Any])

@@ -8,8 +8,10 @@ import json
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from itertools import accumulate, islice
+from itertools import accumulate
 from typing import TypeVar
+
+import numpy as np
 
 from extract.answers import read_number
 from extract.frontends.batches import json_line, quarter
@@ -92,12 +94,12 @@ class Catalogue:
         place = {name: number for number, name in enumerate(names)}
         # One index for the wave: a name is compared with those before it, which may be of the same wave.
         index = BM25([self._words(name) for name in names], unicode_tokens)
+        standing = np.array([number for number, known in enumerate(self._names.values()) if known.into is None])
         compared: list[tuple[str, list[str | None]]] = []
         asks: list[Ask] = []
         for name in new:
-            alike = (names[i] for i in index.rank(self._words(name), len(names)))
-            before = (other for other in alike if place[other] < place[name] and self._names[other].into is None)
-            if shown := list(islice(before, COMPARED)):
+            before = standing[: np.searchsorted(standing, place[name])]
+            if shown := [names[i] for i in index.rank_among(before, self._words(name), COMPARED)]:
                 choices, both = first_with_room(self._caller, self._comparisons(name, shown))
                 self._names[name].shown = tuple(filter(None, choices))
                 compared.append((name, choices))

@@ -5,7 +5,6 @@ from pathlib import Path
 
 from extract.pipelines.records import CandidateList, Trace
 from extract.pipelines.schedule import Assembled, pipeline_settings, run_pipelines
-from extract.steps import Spent, spent
 from offline.asking import pipeline_reader
 from offline.canonical import compare_lines, digest_of, read_lines, read_record, write_lines, write_record
 from offline.errors import AlteredError, InputLinkError, OutputLinkError, StorageError
@@ -17,7 +16,7 @@ from readers.live import Progress, live_caller
 from readers.pins import locate
 from readers.process import forbidden_paths
 from readers.read import keep_tokenizer
-from readers.records import Model
+from readers.records import Model, Spent
 from readers.requests import SETTINGS, check_settings
 from readers.seal import PIPELINES, reads_folder
 from readers.served import Tokenizer
@@ -36,7 +35,7 @@ def pipelines_configuration(experiment: ResolvedExperiment, plan: ReaderPlan) ->
 
 
 def serve_pipelines(run: RunFolder, experiment: ResolvedExperiment, plan: ReaderPlan, progress: Progress) -> bool:
-    """Run a reader's pipelines with its own engine, unless they are up to date; True if they were.
+    """Run a reader's pipelines with its own engine; True if they were run, False if they were up to date.
 
     Its tokenizer is kept in the run, and what the calls took beside the step's manifest.
     """
@@ -47,7 +46,7 @@ def serve_pipelines(run: RunFolder, experiment: ResolvedExperiment, plan: Reader
         keep_tokenizer(run, reader.name, caller.settings.model, model_folder)
         written = pipelines_step(run, experiment, plan, caller, source.resolved)
         if written:
-            write_record(pipelines_folder(run, reader.name) / SIDE, spent(source))
+            write_record(pipelines_folder(run, reader.name) / SIDE, source.spent())
         return written
 
 
