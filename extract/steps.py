@@ -17,7 +17,7 @@ from offline.records import Status
 from offline.run_folder import MANIFEST, SIDE, RunFolder, read_manifest
 from offline.steps import EXTRACTION_FILES, read_data, read_extraction, upstream, write_extraction
 from readers.calls import TRANSCRIPT_FILES, Caller, Recorded, check_transcript, read_transcript, write_transcript
-from readers.live import Progress, live_caller
+from readers.live import Progress, live_caller, spent_on
 from readers.pins import model_for_step
 from readers.process import forbidden_paths
 from readers.records import Settings, Spent, StageCounts
@@ -62,7 +62,7 @@ def extract_step(run: RunFolder, experiment: ResolvedExperiment, progress: Progr
         recorded,
         statuses(run),
         read_transcript(folder / CALLS).counts() if (folder / CALLS).is_dir() else {},
-        read_record(folder / SIDE, Spent) if (folder / SIDE).is_file() else None,
+        spent_on(folder),
     )
 
 

@@ -21,6 +21,7 @@ import msgspec
 from offline.canonical import digest_of, encode, read_record, self_digest, write_record
 from offline.errors import AlteredError, EngineError, StorageError
 from offline.models import Reader
+from offline.run_folder import SIDE
 from readers.calls import Caller, Prepared
 from readers.engines import EngineStart, asks_server
 from readers.guard import Forbidden
@@ -195,6 +196,14 @@ class Live:
     def resolved(self) -> tuple[dict[str, str], ...]:
         """The distinct environments, in canonical order."""
         return tuple(msgspec.json.decode(line) for line in sorted(self.environments))
+
+
+def spent_on(folder: Path) -> Spent | None:
+    """What a step's calls took; None if the file beside its manifest, which nothing covers, is not there or cannot be read."""
+    try:
+        return read_record(folder / SIDE, Spent)
+    except (AlteredError, StorageError):
+        return None
 
 
 @contextmanager

@@ -161,7 +161,7 @@ class Spent(Record, frozen=True):
     seconds: generating, by stage, decimals; a cached call counts as it took when it was made. cached, generated: calls.
     """
 
-    seconds: dict[str, str]
+    seconds: dict[str, Annotated[str, Meta(pattern=r"^[0-9]+\.[0-9]{3}\Z")]]
     cached: int
     generated: int
 

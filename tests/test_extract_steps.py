@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -212,6 +213,29 @@ def test_a_run_whose_caps_leave_no_room_for_a_statement_ends_before_the_step(
     assert why in coldread(*command, "--dry-run", code=3).stderr
     assert why in coldread(*command, "--out", str(tmp_path / "run"), "--until", "extract", code=3).stderr
     assert not (tmp_path / "run" / "extraction").exists()
+
+
+DAMAGED = [
+    b"",
+    b"{}\n",
+    b"x",
+    b"[]\n",
+    b'{"cached":0,"generated":8,"seconds":{"extract":"soon"}}\n',
+    b'{"cached":0,"generated":8,"seconds":{"extract":"1.000\\n"}}\n',
+    None,
+]
+
+
+@pytest.mark.parametrize("content", DAMAGED)
+def test_a_damaged_file_of_seconds_which_nothing_covers_stands_in_nobodys_way(content: bytes | None, made: Path):
+    side = made / "extraction" / "timings.json"
+    assert re.search(r"extract: \d+ calls .*, \d+ s$", coldread("extract", str(made)).stderr, re.MULTILINE)
+    side.unlink()
+    if content is not None:
+        side.write_bytes(content)
+    printed = coldread("extract", str(made)).stderr
+    assert "up to date" in printed
+    assert re.search(r"extract: \d+ calls .* out$", printed, re.MULTILINE), printed
 
 
 TAMPERED = {

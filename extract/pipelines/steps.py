@@ -6,13 +6,13 @@ from pathlib import Path
 from extract.pipelines.records import CandidateList, Trace
 from extract.pipelines.schedule import Assembled, pipeline_settings, run_pipelines
 from offline.asking import pipeline_reader
-from offline.canonical import compare_lines, digest_of, read_lines, read_record, write_lines, write_record
-from offline.errors import AlteredError, InputLinkError, OutputLinkError, StorageError
+from offline.canonical import compare_lines, digest_of, read_lines, write_lines, write_record
+from offline.errors import InputLinkError, OutputLinkError
 from offline.experiment import ReaderPlan, ResolvedExperiment
 from offline.run_folder import MANIFEST, SIDE, RunFolder, check_files, read_manifest
 from offline.steps import check_due, fresh, read_data
 from readers.calls import TRANSCRIPT_FILES, Caller, Recorded, Transcript, check_transcript, write_transcript
-from readers.live import Progress, live_caller
+from readers.live import Progress, live_caller, spent_on
 from readers.pins import locate
 from readers.process import forbidden_paths
 from readers.read import keep_tokenizer
@@ -120,13 +120,8 @@ def read_environments(run: RunFolder, reader: str) -> tuple[dict[str, str], ...]
 
 
 def read_spent(run: RunFolder, reader: str) -> Spent | None:
-    """What answering a reader's pipelines took; None where the run does not tell, be it that the file, which no seal covers,
-    cannot be read.
-    """
-    try:
-        return read_record(pipelines_folder(run, reader) / SIDE, Spent)
-    except (AlteredError, StorageError):
-        return None
+    """What answering a reader's pipelines took; None where the run does not tell."""
+    return spent_on(pipelines_folder(run, reader))
 
 
 def replay_pipelines(
