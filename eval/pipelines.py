@@ -8,8 +8,8 @@ import msgspec
 
 from eval.audit import verify_run
 from eval.main_table import accuracy
+from eval.metrics import HEADLINE
 from eval.populations import LENGTH
-from eval.report_source import METRIC
 from eval.score import sealed_blind
 from eval.scored import Scored, Scores, by_hops, read_scored
 from eval.statistics import count_pairs
@@ -50,7 +50,7 @@ def pipelines(run: RunFolder, reader: str | None) -> dict[str, Any]:
     return {
         "run": str(run.path),
         "settings": {name: getattr(experiment.pipelines, name) for name in experiment.pipelines.__struct_fields__[:-1]},
-        "metric": None if scored is None else METRIC,
+        "metric": None if scored is None else HEADLINE,
         "readers": {
             plan.reader.name: _reader(run, plan, experiment.pipelines, seals[plan.reader.name], scored) for plan in plans
         },
@@ -125,7 +125,7 @@ def _isolation(stored: Stored, settings: PipelineSettings, of: Traces, scores: d
         lengths = (*_by_length(scores[name], shared, LENGTH), *_by_length(scores[name], contested, "contested:"))
         for population, members in (("all", shared), ("contested", contested), *lengths):
             for hop_class, questions in by_hops(scores[name], members, population) if members else ():
-                right = [(scores[code][q].metrics[METRIC], scores[name][q].metrics[METRIC]) for q in questions]
+                right = [(scores[code][q].metrics[HEADLINE], scores[name][q].metrics[HEADLINE]) for q in questions]
                 chosen = [(others[q].chosen, traces[q].chosen) for q in questions]
                 listed = [q for q in questions if given[q]]
                 yield {
@@ -167,7 +167,7 @@ def _complementarity(of: Traces, scores: dict[str, Scores]) -> Iterator[dict[str
         if direct is None:
             continue
         for hop_class, questions in by_hops(ours, frozenset(ours), "all"):
-            pairs = count_pairs((ours[q].metrics[METRIC], scores[direct][q].metrics[METRIC]) for q in questions)
+            pairs = count_pairs((ours[q].metrics[HEADLINE], scores[direct][q].metrics[HEADLINE]) for q in questions)
             yield {
                 "pipeline": name,
                 "direct": direct,

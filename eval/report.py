@@ -17,11 +17,12 @@ from eval.grid import Grid
 from eval.label_audit import audit_labels
 from eval.main_grids import grids
 from eval.main_table import main_table
+from eval.metrics import HEADLINE
 from eval.records import Finding
 from eval.report_data import Islands
 from eval.report_grids import contrast_grid, interaction_grid, sensitivity_grid
 from eval.report_plots import HOPS, figures
-from eval.report_source import METRIC, Source, read_source
+from eval.report_source import Source, read_source
 from offline.canonical import write_bytes
 from offline.errors import ConfigurationError
 from offline.loaders import kind_of
@@ -43,7 +44,7 @@ def write_report(run: RunFolder, out: Path | None = None) -> dict[str, Any]:
 def make_report(run: RunFolder) -> tuple[bytes, dict[str, Any]]:
     """The page, and what it holds in numbers. StateError unless the run is scored; an altered one is refused."""
     source = read_source(run)
-    table = main_table(source.scored, METRIC, True, False)
+    table = main_table(source.scored, HEADLINE, True, False)
     audit = audit_labels(run, source.scored.experiment, source.golds, (), source.all_scores)
     findings = [Finding(**{**found, "chain": ()}) for found in audit["findings"]]
     islands = Islands(source, findings)
@@ -61,7 +62,7 @@ def make_report(run: RunFolder) -> tuple[bytes, dict[str, Any]]:
         hops={name: HOPS[name] for name in source.hop_classes},
         views=source.views,
         lengths=list(dict.fromkeys(history.length for history in source.histories)),
-        metric=METRIC,
+        metric=HEADLINE,
     )
     counts = {"questions": len(source.questions), "views": len(source.views), "readers": len(source.readers)}
     return page, counts | {"answers": len(source.all_scores)}

@@ -11,9 +11,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from eval.coverage import Judge, Judged
+from eval.metrics import HEADLINE
 from eval.metrics.normalise import normalise_answer, parse_answer
 from eval.records import Finding
-from eval.report_source import METRIC, Source
+from eval.report_source import Source
 from offline.canonical import encode
 from offline.freeze import memories
 from offline.graph import Edge
@@ -96,7 +97,7 @@ class Islands:
             "pipelines": source.scored.experiment.served,
             "readers": source.readers,
             "metrics": source.scored.metrics,
-            "headline": METRIC,
+            "headline": HEADLINE,
             "reasons": {name: REASONS.get(name) for name in source.scored.metrics},
             "relations": {relation.name: relation.words for relation in source.extraction.relations},
             "heading": source.scored.experiment.prompt.heading,

@@ -7,7 +7,8 @@ from eval import contrast_grids as grids
 from eval.contrasts import contrasts, interactions
 from eval.grid import Grid
 from eval.label_audit import unresolved_line
-from eval.report_source import METRIC, Source
+from eval.metrics import HEADLINE
+from eval.report_source import Source
 from eval.tables import percent
 from offline.analysis import DeclaredContrast
 
@@ -17,7 +18,7 @@ def contrast_grid(source: Source) -> Grid | None:
     declared = source.scored.analysis.contrasts
     known = {contrast.identity for contrast in declared}
     more = [contrast for contrast in _first_view(source) if contrast.identity not in known]
-    groups = [contrasts(source.scored, asked, METRIC) for asked in (declared, more) if asked]
+    groups = [contrasts(source.scored, asked, HEADLINE) for asked in (declared, more) if asked]
     if not groups:
         return None
     return grids.contrast_grid(groups)
@@ -33,7 +34,7 @@ def _first_view(source: Source) -> Iterator[DeclaredContrast]:
 
 def interaction_grid(source: Source) -> Grid | None:
     """Declared interactions; None if there is none."""
-    rows = interactions(source.scored, source.scored.analysis.interactions, METRIC)
+    rows = interactions(source.scored, source.scored.analysis.interactions, HEADLINE)
     return grids.interaction_grid(rows) if rows else None
 
 
@@ -62,4 +63,4 @@ def sensitivity_grid(audit: dict[str, Any]) -> Grid | None:
         "were wrong, or right.",
         *filter(None, [unresolved_line(audit["unresolved"])]),
     )
-    return Grid(("view", "reader", "hops", f"{METRIC} %", *screens), (rows,), 3, notes)
+    return Grid(("view", "reader", "hops", f"{HEADLINE} %", *screens), (rows,), 3, notes)
