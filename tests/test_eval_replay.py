@@ -243,7 +243,7 @@ FORGERIES: dict[str, tuple[int, str, Callable[[Path], None]]] = {
     },
     "bytes behind the statements": (21, "statements.jsonl, line 9", lambda run: append(run / "extraction/statements.jsonl")),
     "bytes behind the packets": (22, "cmc.jsonl, line 6", lambda run: append(run / "packets/cmc.jsonl")),
-    "bytes behind the schedule": (23, "schedule.jsonl", lambda run: append(run / f"{READS}/requests/schedule.jsonl")),
+    "bytes behind the schedule": (20, "schedule.jsonl", lambda run: append(run / f"{READS}/requests/schedule.jsonl")),
     "bytes behind the scores": (25, "scores.jsonl", lambda run: append(run / "scores/tiny/scores.jsonl")),
     "an answer beyond its cap": (
         24,
