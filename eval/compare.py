@@ -13,13 +13,13 @@ from eval.records import Score
 from eval.score import sealed_blind, stored_metrics
 from eval.statistics import Pairs, count_pairs, wilson
 from eval.templates import templates
-from offline.canonical import read_record
 from offline.errors import StateError
 from offline.experiment import ReaderPlan
 from offline.models import Pin
 from offline.run_folder import RunFolder
 from offline.steps import read_packets
 from readers.records import Seal, Settings
+from readers.requests import SETTINGS, read_settings
 from readers.seal import read_seal, reads_folder
 
 
@@ -70,7 +70,7 @@ def read_side(run: RunFolder, plan: ReaderPlan, seal: Seal) -> Side:
             input_size=asked.input_size,
             output_size=asked.output_size,
         )
-    return Side(run, plan, read_record(folder / "requests" / "settings.json", Settings), seal, metrics, items)
+    return Side(run, plan, read_settings(folder / "requests" / SETTINGS), seal, metrics, items)
 
 
 def _shared_views(a: Side, b: Side) -> list[str]:

@@ -19,7 +19,7 @@ from extract.frontends import extract, extract_by_model, needs_model
 from extract.frontends.records import Extracted
 from extract.pipelines.steps import TRANSCRIPT, replay_pipelines
 from extract.pipelines.stored import read_stored
-from extract.steps import CALLS, TOKENIZER, extracted_files
+from extract.steps import CALLS, ENVIRONMENTS, TOKENIZER, extracted_files, files_by_model, read_environments
 from offline.asking import Extractor
 from offline.canonical import compare_lines, read_record
 from offline.errors import (
@@ -34,15 +34,27 @@ from offline.experiment import ReaderPlan, ResolvedExperiment, RetrievalSettings
 from offline.memory import Measure
 from offline.models import Encoder, Reranker
 from offline.records import Packet
-from offline.run_folder import MANIFEST, REPORT, RunFolder, read_manifest
-from offline.steps import freeze_run, fresh, model_work, packet_files, read_data, read_evidence, read_packets
-from readers.calls import SETTINGS, Caller, Recorded, check_transcript
+from offline.run_folder import MANIFEST, REPORT, RunFolder, check_files, read_manifest
+from offline.steps import EXTRACTION_FILES, freeze_run, fresh, model_work, packet_files, read_data, read_evidence, read_packets
+from readers.calls import Caller, Recorded, check_environments, check_transcript
 from readers.encode import ENCODER, RERANKER
 from readers.probe import certificate_line, certify, foreign_probe
 from readers.read import make_measure
 from readers.records import Encoded, RerankedBy
-from readers.requests import check_settings, make_requests, read_requests
-from readers.seal import PIPELINES, PROBES, SEAL, count, pipelines_line, read_predictions, read_probes, read_seal, reads_folder
+from readers.requests import REQUEST_FILES, SETTINGS, check_settings, make_requests, read_requests, tokenizer_names
+from readers.seal import (
+    PIPELINES,
+    PREDICTIONS,
+    PROBES,
+    SEAL,
+    TIMINGS,
+    count,
+    pipelines_line,
+    read_predictions,
+    read_probes,
+    read_seal,
+    reads_folder,
+)
 from readers.tokens import ChatTokenizer, tokenizer_at
 
 # (link, how many of what were checked)
@@ -64,6 +76,7 @@ def check_packets(run: RunFolder, experiment: ResolvedExperiment, measure: Measu
             else f"the evidence {record.digest[:12]}…"
         )
 
+    check_files(folder, packet_files(frozen))
     for file, records in packet_files(frozen).items():
         compare_lines(folder / file, records, PacketLinkError, name)
     return sum(map(len, frozen.packets.values()))
@@ -118,7 +131,9 @@ def _replay_extraction(run: RunFolder, experiment: ResolvedExperiment, report: R
     if kind not in REPLAYED_FRONTENDS:
         report("extraction", f"kept as frozen: the frontend {kind!r} is not run again")
         return
+    folder = run.step_folder("extraction")
     if not needs_model(kind):
+        check_files(folder, EXTRACTION_FILES)
         again = extract(read_data(run).histories, experiment)
         calls = ""
     elif not tokens:
@@ -127,11 +142,9 @@ def _replay_extraction(run: RunFolder, experiment: ResolvedExperiment, report: R
     else:
         extracted, made = _extract_again(run, experiment)
         again, calls = extracted.extraction, f", {made} calls"
-    folder = run.step_folder("extraction")
-    compare_lines(
-        folder / "statements.jsonl", again.statements, ExtractionLinkError, lambda s: f"the statement {s.text[:60]!r}"
-    )
-    compare_lines(folder / "relations.jsonl", again.relations, ExtractionLinkError, lambda r: f"the relation {r.name!r}")
+    statements, relations = (folder / name for name in EXTRACTION_FILES)
+    compare_lines(statements, again.statements, ExtractionLinkError, lambda s: f"the statement {s.text[:60]!r}")
+    compare_lines(relations, again.relations, ExtractionLinkError, lambda r: f"the relation {r.name!r}")
     report("extraction", f"{len(again.statements)} statements{calls}")
 
 
@@ -142,6 +155,8 @@ def _extract_again(run: RunFolder, experiment: ResolvedExperiment) -> tuple[Extr
     if not isinstance(extractor, Extractor):
         raise ExtractionLinkError(f"{folder}: the experiment names no extractor")
     recorded = Recorded(folder / CALLS)
+    check_files(folder, files_by_model(recorded.transcript.settings))
+    check_environments(folder / ENVIRONMENTS, read_environments(folder), recorded.transcript)
     tokenizer = ChatTokenizer.of(extractor.reader, run.files_of(f"extraction/{TOKENIZER}"))
     check_settings(folder / CALLS / SETTINGS, extractor.reader, recorded.transcript.settings, tokenizer)
     if read_manifest(folder).inputs.get("model") != recorded.transcript.settings.model.fingerprint:
@@ -178,7 +193,9 @@ def _replay_tokens(run: RunFolder, experiment: ResolvedExperiment, plan: ReaderP
     folder = reads_folder(run, name)
     stored = read_requests(folder / "requests")
     tokenizer = ChatTokenizer.of(plan.reader, at)
-    check_settings(folder / "requests" / "settings.json", plan.reader, stored.settings, tokenizer)
+    check_files(folder / "requests", REQUEST_FILES)
+    check_files(folder / "tokenizer", tokenizer_names(stored.settings))
+    check_settings(folder / "requests" / SETTINGS, plan.reader, stored.settings, tokenizer)
     questions = {question.id: question for question in read_data(run).questions}
     again = make_requests(
         stored.settings, tokenizer, experiment.prompt, questions, read_packets(run, plan.views), read_evidence(run)
@@ -199,13 +216,15 @@ def _replay_tokens(run: RunFolder, experiment: ResolvedExperiment, plan: ReaderP
             )
     kind = "token id sequences" if stored.settings.transport is UNSET else "chats as bytes"
     report("inputs", f"{name}: {len(again.requests)} {kind}, {sum(map(len, again.ids))} ids")
-    predictions = read_predictions(run, name)
+    predictions, cap = read_predictions(run, name), plan.reader.output_cap
     for number, prediction in enumerate(predictions, 1):
         if tokenizer.decode(prediction.output_ids) != prediction.text:
             raise OutputLinkError(
                 f"{folder / 'predictions.jsonl'}, line {number}: the output ids decode to "
                 f"{tokenizer.decode(prediction.output_ids)[:60]!r}, the stored text is {prediction.text[:60]!r}"
             )
+        if stored.settings.exceeds(prediction.output_ids, cap):
+            raise OutputLinkError(f"{folder / 'predictions.jsonl'}, line {number}: more output ids than its cap of {cap}")
     report("outputs", f"{name}: {len(predictions)} predictions")
 
 
@@ -225,6 +244,7 @@ def _replay_seal(run: RunFolder, plan: ReaderPlan, report: Report) -> None:
     name = plan.reader.name
     path = reads_folder(run, name) / SEAL
     seal, predictions, probes = read_seal(run, name), read_predictions(run, name), read_probes(run, name)
+    check_files(path.parent, [PREDICTIONS, SEAL, TIMINGS, *([PROBES] if path.with_name(PROBES).is_file() else [])])
     facts = read_stored(run, name).facts() if plan.pipelines else None
     counted = count(read_requests(path.parent / "requests"), predictions, facts)
     if seal.counts != counted:
@@ -255,7 +275,9 @@ def _replay_scores(run: RunFolder, experiment: ResolvedExperiment, report: Repor
         return f"the score of reader {record.reader!r}, view {record.view!r}, {getattr(record, 'question', record.view)!r}"
 
     checked = 0
-    for file, records in score_files(run, readers, read_labels(run), metrics).items():
+    made = score_files(run, readers, read_labels(run), metrics)
+    check_files(folder, made)
+    for file, records in made.items():
         compare_lines(folder / file, records, ScoreLinkError, name)
         checked += len(records)
     report("scores", f"{checked} records")

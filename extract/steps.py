@@ -10,12 +10,13 @@ from offline.asking import Extractor
 from offline.canonical import Record, read_lines, read_record, write_lines, write_record
 from offline.experiment import ResolvedExperiment
 from offline.run_folder import SIDE, RunFolder
-from offline.steps import read_data, read_extraction, upstream, write_extraction
-from readers.calls import read_transcript, write_transcript
+from offline.steps import EXTRACTION_FILES, read_data, read_extraction, upstream, write_extraction
+from readers.calls import TRANSCRIPT_FILES, read_transcript, write_transcript
 from readers.live import Live, Progress, live_caller
 from readers.pins import model_for_step
 from readers.process import forbidden_paths
-from readers.records import StageCounts
+from readers.records import Settings, StageCounts
+from readers.requests import tokenizer_names
 from readers.tokens import copy_tokenizer
 
 DRAFTS, NAMES, FORMS, ENVIRONMENTS = "drafts.jsonl", "names.jsonl", "forms.jsonl", "environments.json"
@@ -98,6 +99,13 @@ def extracted_files(extracted: Extracted) -> dict[str, tuple[Record, ...]]:
     return {DRAFTS: extracted.drafts, NAMES: extracted.names, FORMS: extracted.forms}
 
 
+def files_by_model(settings: Settings) -> list[str]:
+    """All that an extraction by the model of these settings writes."""
+    calls = [f"{CALLS}/{name}" for name in TRANSCRIPT_FILES]
+    tokenizer = [f"{TOKENIZER}/{name}" for name in tokenizer_names(settings)]
+    return [*EXTRACTION_FILES, DRAFTS, NAMES, FORMS, ENVIRONMENTS, *calls, *tokenizer]
+
+
 def write_extracted(folder: Path, extracted: Extracted) -> None:
     """Store an extraction by a model and how it came about."""
     write_extraction(folder, extracted.extraction)
@@ -118,3 +126,8 @@ def read_names(folder: Path) -> tuple[CatalogueName, ...]:
 def read_forms(folder: Path) -> tuple[InducedForm, ...]:
     """Its induced forms."""
     return tuple(read_lines(folder / FORMS, InducedForm))
+
+
+def read_environments(folder: Path) -> tuple[dict[str, str], ...]:
+    """What the engines resolved that answered its calls."""
+    return read_record(folder / ENVIRONMENTS, tuple[dict[str, str], ...])

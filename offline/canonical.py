@@ -107,12 +107,12 @@ def read_lines(path: Path, kind: type[T]) -> Iterator[T]:
 
 
 def compare_lines(path: Path, records: Sequence[Any], error: type[ColdreadError], what: Callable[[Any], str]) -> None:
-    """Raise `error` at the first record whose canonical line is not the stored one; `what` names a record."""
-    stored = read_bytes(path).split(b"\n")[:-1]
+    """Raise `error` unless a file holds the canonical lines of these records, byte for byte; `what` names a record."""
+    *stored, rest = read_bytes(path).split(b"\n")
     for number, record in enumerate(records, 1):
         if number > len(stored) or stored[number - 1] != encode(record):
             raise error(f"{path}, line {number}: {what(record)} comes out differently when derived again")
-    if len(stored) > len(records):
+    if len(stored) > len(records) or rest:
         raise error(f"{path}, line {len(records) + 1}: derived again, this line is not there")
 
 

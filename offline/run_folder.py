@@ -8,7 +8,7 @@ import contextlib
 import fcntl
 import os
 import shutil
-from collections.abc import Callable, Iterator, Mapping, Set
+from collections.abc import Callable, Iterable, Iterator, Mapping, Set
 from pathlib import Path, PurePosixPath
 from typing import Literal
 
@@ -98,6 +98,14 @@ def read_manifest(folder: Path) -> Manifest:
     if self_digest(manifest, "digest") != manifest.digest:
         raise AlteredError(f"{path}: its digest does not fit its content; the file was altered")
     return manifest
+
+
+def check_files(folder: Path, expected: Iterable[str]) -> None:
+    """AlteredError unless a step's manifest lists exactly the files that the step writes."""
+    listed = {entry.name for entry in read_manifest(folder).files}
+    for name in sorted(listed ^ {*expected}):
+        what = "listed, but no file that this step writes" if name in listed else "this step writes it, but it is not listed"
+        raise AlteredError(f"{folder / MANIFEST}: {name}: {what}; the folder was altered")
 
 
 def verify_folder(folder: Path, *, beside: tuple[str, ...] = (), elsewhere: Mapping[str, Path] | None = None) -> Manifest:

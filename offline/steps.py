@@ -173,10 +173,13 @@ def read_data(run: RunFolder) -> Data:
     return Data(tuple(read_lines(folder / "histories.jsonl", History)), tuple(read_lines(folder / "questions.jsonl", Question)))
 
 
+EXTRACTION_FILES = ("statements.jsonl", "relations.jsonl")
+
+
 def write_extraction(folder: Path, extraction: Extraction) -> None:
     """Store an extraction: statements in order of first appearance, and the relation catalogue."""
-    write_lines(folder / "statements.jsonl", extraction.statements)
-    write_lines(folder / "relations.jsonl", extraction.relations)
+    for name, records in zip(EXTRACTION_FILES, (extraction.statements, extraction.relations), strict=True):
+        write_lines(folder / name, records)
 
 
 def read_extraction(run: RunFolder) -> Extraction:

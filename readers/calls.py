@@ -13,11 +13,12 @@ from pathlib import Path
 from msgspec.structs import replace
 
 from offline.asking import CallPrompt
-from offline.canonical import Record, digest_of, read_lines, read_record, write_lines, write_record
+from offline.canonical import Record, digest_of, encode, read_lines, write_lines, write_record
 from offline.errors import AlteredError, InputLinkError, OutputLinkError
 from offline.records import Message
-from readers.ids import packed, read_ids, write_ids
+from readers.ids import INPUTS, packed, read_ids, write_ids
 from readers.records import Call, Decoding, Output, Prediction, Settings, StageCounts, predicted
+from readers.requests import SETTINGS, read_settings
 from readers.served import Tokenizer
 from readers.tokens import fill
 
@@ -156,7 +157,9 @@ class Caller:
         self._answers[call.digest] = prediction
 
 
-SETTINGS, CALLS, DECODINGS, ANSWERS = "settings.json", "calls.jsonl", "decodings.jsonl", "answers.jsonl"
+CALLS, DECODINGS, ANSWERS = "calls.jsonl", "decodings.jsonl", "answers.jsonl"
+# What `write_transcript` writes.
+TRANSCRIPT_FILES = (SETTINGS, CALLS, DECODINGS, INPUTS, ANSWERS)
 
 
 def write_transcript(folder: Path, transcript: Transcript) -> None:
@@ -178,7 +181,7 @@ def read_transcript(folder: Path) -> Transcript:
     if len(by_digest) != len(decodings):
         raise AlteredError(f"{folder / DECODINGS}: holds one decoding twice")
     return Transcript(
-        settings=read_record(folder / SETTINGS, Settings),
+        settings=read_settings(folder / SETTINGS),
         calls=calls,
         ids=read_ids(folder, calls, CALLS),
         decodings=by_digest,
@@ -224,6 +227,9 @@ def check_transcript(recorded: Recorded, again: Transcript) -> int:
         where = f"line {number}, stage {call.stage!r}"
         if there[:2] != (call, ids):
             raise InputLinkError(f"{folder / CALLS}, {where}: this call comes out differently when the algorithm runs again")
+        cap = again.decodings[call.decoding].output_cap
+        if again.settings.exceeds(prediction.output_ids, cap):
+            raise OutputLinkError(f"{folder / ANSWERS}, {where}: it has more output ids than its cap of {cap}")
         if there[2] != prediction:
             raise OutputLinkError(f"{folder / ANSWERS}, {where}: its output ids do not decode to the stored text")
     if len(stored.calls) != len(again.calls):
@@ -231,3 +237,15 @@ def check_transcript(recorded: Recorded, again: Transcript) -> int:
     if list(stored.decodings) != list(again.decodings):
         raise InputLinkError(f"{folder / DECODINGS}: not the decodings that these calls have when the algorithm runs again")
     return len(again.calls)
+
+
+def check_environments(path: Path, environments: Sequence[dict[str, str]], transcript: Transcript) -> None:
+    """AlteredError unless engines that answered these calls can have resolved what `path` holds.
+
+    Each once, in canonical order, with the version of coldread; none only where no call was made. What else they say of a
+    machine follows from no other file: a seal covers it, by the digest of the manifest.
+    """
+    lines = [encode(environment) for environment in environments]
+    made = any(call.refused is None for call in transcript.calls)
+    if lines != sorted({*lines}) or bool(lines) != made or not all("coldread" in environment for environment in environments):
+        raise AlteredError(f"{path}: not what engines resolved that answered the calls beside it; the file was altered")

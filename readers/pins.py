@@ -219,13 +219,15 @@ def model_of(files: tuple[ModelFile, ...], where: str) -> Model:
     return Model(fingerprint=digest_of(files), files=files)
 
 
-def identify(reader: Pinned, folder: Path) -> Model:
-    """The model in a folder, hashed; ModelError if its pin expects another fingerprint.
+def served_model(name: str) -> Model:
+    """A model behind a server: its name is all that there is."""
+    return Model(fingerprint=digest_of(("served", name)), files=())
 
-    Of a served model, a name is all that there is.
-    """
+
+def identify(reader: Pinned, folder: Path) -> Model:
+    """The model in a folder, hashed; ModelError if its pin expects another fingerprint."""
     if reader.model.served is not UNSET:
-        return Model(fingerprint=digest_of(("served", reader.model.served)), files=())
+        return served_model(reader.model.served)
     model, expected = fingerprint(folder, patterns_of(reader)), reader.model.fingerprint
     if expected is not UNSET and model.fingerprint != expected:
         raise ModelError(

@@ -1,5 +1,6 @@
 """The records of reading."""
 
+from collections.abc import Sequence
 from typing import Annotated, Literal
 
 from msgspec import UNSET, Meta, UnsetType
@@ -51,6 +52,10 @@ class Settings(Record, frozen=True):
     fingerprint: str
     format: Literal[1] = 1
     transport: Literal["messages"] | UnsetType = UNSET
+
+    def exceeds(self, ids: Sequence[int], cap: int) -> bool:
+        """Whether an answer is longer than its cap; a served model's tokens only the server can count, so never of one."""
+        return self.transport is UNSET and len(ids) > cap
 
     @property
     def unit(self) -> Literal["tokens", "bytes"]:

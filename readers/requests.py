@@ -7,14 +7,14 @@ from pathlib import Path
 import msgspec
 
 from offline.canonical import digest_of, file_digest, read_lines, read_record, write_lines, write_record
-from offline.errors import ConfigurationError, InputLinkError
+from offline.errors import AlteredError, ConfigurationError, InputLinkError
 from offline.experiment import Prompt
 from offline.models import Reader
 from offline.records import Evidence, Packet, Question
-from readers.ids import packed, read_ids, write_ids
-from readers.pins import identify, tokenizer_files
+from readers.ids import INPUTS, packed, read_ids, write_ids
+from readers.pins import WEIGHTS, served_model
 from readers.records import Call, Model, Request, Scheduled, Settings
-from readers.served import Tokenizer
+from readers.served import CODEC, Tokenizer
 from readers.tokens import messages
 
 # Fields of a reader that cannot change what it answers, or that the request digests cover themselves.
@@ -60,15 +60,35 @@ def make_settings(reader: Reader, model: Model, tokenizer: Tokenizer) -> Setting
     )
 
 
+def read_settings(path: Path) -> Settings:
+    """Frozen settings; AlteredError if their model's fingerprint is not that of the files, or the name, beside it."""
+    settings = read_record(path, Settings)
+    model, pin = settings.model, settings.reader.model
+    if model != (Model(digest_of(model.files), model.files) if pin.served is msgspec.UNSET else served_model(pin.served)):
+        raise AlteredError(f"{path}: the model's fingerprint is not that of the files that are listed; the file was altered")
+    return settings
+
+
+def tokenizer_names(settings: Settings) -> tuple[str, ...]:
+    """The files that a run keeps of a reader's tokenizer."""
+    if settings.reader.model.served is not msgspec.UNSET:
+        return (CODEC,)
+    return tuple(file.name for file in settings.model.files if not file.name.endswith(WEIGHTS))
+
+
 def check_settings(path: Path, reader: Reader, stored: Settings, tokenizer: Tokenizer) -> None:
-    """InputLinkError unless the frozen settings in `path` are what the experiment's reader and the kept tokenizer give."""
+    """InputLinkError unless the frozen settings in `path` are what the experiment's reader and the kept tokenizer give.
+
+    What `read_settings` checks is not checked again.
+    """
     if make_settings(reader, stored.model, tokenizer) != stored:
         raise InputLinkError(f"{path}: the settings of reader {reader.name!r} come out differently when derived again")
-    if reader.model.served is not msgspec.UNSET and stored.model != identify(reader, tokenizer.folder):
-        raise InputLinkError(f"{path}: the model is not the served one that the reader {reader.name!r} names")
+    if reader.model.fingerprint not in (msgspec.UNSET, stored.model.fingerprint):
+        raise InputLinkError(f"{path}: not the model whose fingerprint the reader {reader.name!r} pins")
     known = {file.name: file.sha256 for file in stored.model.files}
-    for file in tokenizer_files(tokenizer.folder):
-        if file.name in known and file_digest(file) != known[file.name]:
+    for name in tokenizer_names(stored):
+        file = tokenizer.folder / name
+        if not file.is_file() or (name in known and file_digest(file) != known[name]):
             raise InputLinkError(f"{file}: not the file of the model that {path.name} names")
 
 
@@ -169,9 +189,14 @@ def in_batches(order: Iterable[int], of: Sequence[Request | Call], reader: Reade
     return batches
 
 
+# What `write_requests` writes.
+SETTINGS = "settings.json"
+REQUEST_FILES = (SETTINGS, "requests.jsonl", "schedule.jsonl", INPUTS)
+
+
 def write_requests(folder: Path, frozen: Requests) -> None:
     """Store requests: settings, distinct requests, schedule, and all ids as little-endian uint32 in one file."""
-    write_record(folder / "settings.json", frozen.settings)
+    write_record(folder / SETTINGS, frozen.settings)
     write_lines(folder / "requests.jsonl", frozen.requests)
     write_lines(folder / "schedule.jsonl", frozen.schedule)
     write_ids(folder, frozen.ids)
@@ -181,7 +206,7 @@ def read_requests(folder: Path) -> Requests:
     """What `write_requests` stored; AlteredError if the index does not fit the array."""
     requests = tuple(read_lines(folder / "requests.jsonl", Request))
     return Requests(
-        settings=read_record(folder / "settings.json", Settings),
+        settings=read_settings(folder / SETTINGS),
         requests=requests,
         schedule=tuple(read_lines(folder / "schedule.jsonl", Scheduled)),
         ids=tuple(read_ids(folder, requests, "requests.jsonl")),

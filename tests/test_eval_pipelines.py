@@ -13,7 +13,7 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 from rich.console import Console
-from test_eval_replay import edit_line
+from test_eval_replay import add_file, edit_line
 from tiny import ANSWER, ROWS, coldread, their_reader, write_experiment, write_rows
 from tiny_pipelines import PIPELINES, engine, make_served_run, serving_reader
 
@@ -149,6 +149,11 @@ def reseal(run: Path, **changes: Any) -> None:
     remake(run / "scores", seal_tiny=seal.root)
 
 
+def append(run: Path, name: str) -> None:
+    path = run / SERVED / name
+    path.write_bytes(path.read_bytes() + b"x")
+
+
 def flip_ids(run: Path) -> None:
     path = run / SERVED / "calls/inputs.u32"
     data = bytearray(path.read_bytes())
@@ -181,6 +186,20 @@ FORGERIES: dict[str, tuple[int, str, Callable[[Path], None]]] = {
     ),
     "a candidate": (24, "candidates.jsonl", edit("candidates.jsonl", 0, lambda r: r["candidates"][0].update(entity="Oslo"))),
     "an answer's ids": (20, "answers.jsonl", edit("calls/answers.jsonl", 0, lambda r: r.update(output_ids=[-5]))),
+    "an answer beyond its cap": (
+        24,
+        "answers.jsonl, line 1, stage 'direct': it has more output ids than its cap",
+        edit("calls/answers.jsonl", 0, lambda r: r.update(output_ids=[5] * 64 + r["output_ids"])),
+    ),
+    "bytes behind the lists": (24, "candidates.jsonl, line", lambda run: append(run, "candidates.jsonl")),
+    "bytes behind the traces": (24, "traces.jsonl, line", lambda run: append(run, "traces.jsonl")),
+    "the weights": (
+        20,
+        "settings.json",
+        edit("calls/settings.json", 0, lambda r: r["model"]["files"][-1].update(sha256="0" * 64)),
+    ),
+    "no environment": (20, "environments.jsonl", lambda run: (run / SERVED / "environments.jsonl").write_bytes(b"")),
+    "a file more": (20, "stranger", lambda run: add_file(run / SERVED)),
     "an environment": (26, "seal.json", edit("environments.jsonl", 0, lambda r: r.update(engine="another"))),
 }
 

@@ -172,8 +172,41 @@ FORGERIES: dict[str, tuple[int, str, Callable[[Path], None]]] = {
         lambda run: edit_line(run / "scores/tiny/scores.jsonl", 0, lambda r: r["metrics"].update(subem=True)),
     ),
     "cells": (25, "cells", lambda run: edit_line(run / "scores/tiny/cells.jsonl", 0, lambda r: r["correct"].update(subem=4))),
+    **{
+        f"a file more in {place}": (20, "stranger", lambda run, place=place: add_file(run / place))
+        for place in ("extraction", "packets", f"{READS}/requests", f"{READS}/tokenizer", READS, "scores")
+    },
+    "bytes behind the statements": (21, "statements.jsonl, line 9", lambda run: append(run / "extraction/statements.jsonl")),
+    "bytes behind the packets": (22, "cmc.jsonl, line 6", lambda run: append(run / "packets/cmc.jsonl")),
+    "bytes behind the schedule": (20, "schedule.jsonl", lambda run: append(run / f"{READS}/requests/schedule.jsonl")),
+    "bytes behind the scores": (25, "scores.jsonl", lambda run: append(run / "scores/tiny/scores.jsonl")),
+    "an answer beyond its cap": (
+        24,
+        "predictions.jsonl, line 1: more output ids than its cap of 12",
+        lambda run: edit_line(run / f"{READS}/predictions.jsonl", 0, lambda r: r.update(output_ids=[5] * 12 + r["output_ids"])),
+    ),
+    "the weights": (
+        20,
+        "settings.json",
+        lambda run: edit_line(
+            run / f"{READS}/requests/settings.json", 0, lambda r: r["model"]["files"][-1].update(sha256="0" * 64)
+        ),
+    ),
     "labels": (25, "scores.jsonl", lambda run: edit_line(run / "labels/labels.jsonl", 0, lambda r: r.update(golds=["Rome"]))),
 }
+
+
+def append(path: Path) -> None:
+    """Bytes that are no line."""
+    path.write_bytes(path.read_bytes() + b"x")
+
+
+def add_file(folder: Path) -> None:
+    """A file that no step writes, which the manifest lists."""
+    (folder / "stranger").write_bytes(b"")
+    old = read_manifest(folder)
+    names = [entry.name for entry in old.files]
+    write_record(folder / "manifest.json", make_manifest(folder, old.step, old.inputs, [*names, "stranger"]))
 
 
 def flip_ids(run: Path) -> None:

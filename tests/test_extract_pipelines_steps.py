@@ -35,13 +35,13 @@ from readers.requests import make_settings
 from readers.tokens import ChatTokenizer
 
 NAMES = ["direct", "direct_sampled", "sh_conflict", "sh_conflict_llm", "car"]
-ENVIRONMENT = ({"engine": "scripted"},)
+ENVIRONMENT = ({"coldread": "0", "engine": "scripted"},)
 
 
 def _make(folder: Path, model: Path, rows: list[dict[str, Any]] | None = None, **pipelines: object) -> RunFolder:
     """A frozen run of the tiny histories whose reader serves pipelines and reads no view."""
     reader = {"name": "tiny", "engine": "transformers", "model": {"folder": str(model)}, "batch_size": 4, "output_cap": 8}
-    settings = {"output_cap": 48, "answer_cap": 8, "input_cap": 3_000, **pipelines}
+    settings = {"output_cap": 480, "answer_cap": 8, "input_cap": 3_000, **pipelines}
     readers = [{"use": reader, "views": [], "pipelines": NAMES}]
     experiment = write_experiment(folder, model, readers=readers, pipelines=settings, views=["closed_book"])
     data, out = write_rows(folder, rows), folder / "run"
@@ -248,7 +248,7 @@ def test_a_real_engine_serves_pipelines_and_what_it_said_replays(
     tmp_path: Path, tiny_model: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("COLDREAD_CALLS", str(tmp_path / "calls"))
-    run = _make(tmp_path, tiny_model)
+    run = _make(tmp_path, tiny_model, output_cap=48)
     experiment = run.experiment()
     serve_pipelines(run, experiment, experiment.readers[0], lambda answered, wave: None)
     traces = read_traces(run, "tiny")

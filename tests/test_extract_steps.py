@@ -272,6 +272,11 @@ def swap_calls(folder: Path) -> None:
         rewrite(folder / "calls" / name, swap)
 
 
+def append(path: Path) -> None:
+    """Bytes that are no line."""
+    path.write_bytes(path.read_bytes() + b"x")
+
+
 def first_with(key: str, value: object) -> Callable[[list[dict]], dict]:
     return lambda records: next(record for record in records if record[key] == value)
 
@@ -294,9 +299,36 @@ FORGED: dict[str, tuple[type[Exception], Callable[[Path], None]]] = {
     "the order of decodings": (InputLinkError, edit("calls/decodings.jsonl", lambda r: r.reverse())),
     "a decoding twice": (AlteredError, edit("calls/decodings.jsonl", lambda r: r.append(r[0]))),
     "the model of the calls": (
-        InputLinkError,
+        AlteredError,
         edit("calls/settings.json", lambda r: r[0]["model"].update(fingerprint="0" * 64)),
     ),
+    "the weights of the model": (
+        AlteredError,
+        edit(
+            "calls/settings.json", lambda r: first_with("name", "model.safetensors")(r[0]["model"]["files"]).update(sha256="0")
+        ),
+    ),
+    "no files of the model": (AlteredError, edit("calls/settings.json", lambda r: r[0]["model"].update(files=[]))),
+    "no environment": (AlteredError, lambda folder: (folder / "environments.json").write_bytes(b"[]\n")),
+    "an environment that no engine said": (
+        AlteredError,
+        lambda folder: (folder / "environments.json").write_bytes(b'[{"engine":"theirs"}]\n'),
+    ),
+    "an environment twice": (AlteredError, edit("environments.json", lambda r: r[0].append(r[0][0]))),
+    "environments that are none": (AlteredError, lambda folder: (folder / "environments.json").write_bytes(b"none\n")),
+    "the environments left out": (AlteredError, lambda folder: (folder / "environments.json").unlink()),
+    "a file more": (AlteredError, lambda folder: (folder / "stranger").write_bytes(b"")),
+    "a call's file more": (AlteredError, lambda folder: (folder / "calls" / "stranger").write_bytes(b"")),
+    "a tokenizer's file more": (AlteredError, lambda folder: (folder / "tokenizer" / "added_tokens.json").write_bytes(b"{}")),
+    "an answer beyond its cap": (
+        OutputLinkError,
+        # The padding token leaves no trace in the text.
+        edit("calls/answers.jsonl", lambda r: r[0].update(output_ids=[5] * 2048 + r[0]["output_ids"])),
+    ),
+    **{
+        f"bytes behind {name}": (ExtractionLinkError, lambda folder, name=name: append(folder / name))
+        for name in ("statements.jsonl", "relations.jsonl", "drafts.jsonl", "names.jsonl", "forms.jsonl")
+    },
     "the model of the step": (InputLinkError, edit("manifest.json", lambda r: r[0]["inputs"].update(model="0" * 64))),
     "a setting of the reader": (InputLinkError, edit("calls/settings.json", lambda r: r[0]["reader"].update(batch_size=1))),
 }

@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from offline.canonical import (
+    compare_lines,
     decode,
     digest,
     digest_of,
@@ -24,7 +25,7 @@ from offline.canonical import (
     write_lines,
     write_record,
 )
-from offline.errors import AlteredError, DataError, StorageError
+from offline.errors import AlteredError, DataError, PacketLinkError, StorageError
 from offline.records import Question, Statement, Triple
 
 # Text that UTF-8 can hold: no surrogates.
@@ -214,3 +215,31 @@ def test_records_cannot_be_changed_and_refuse_unknown_fields() -> None:
         Statement(0, "a").text = "b"  # type: ignore[misc]
     with pytest.raises(msgspec.ValidationError, match="unknown field"):
         msgspec.convert({"position": 0, "text": "a", "txet": "b"}, Statement)
+
+
+@given(st.lists(STATEMENT, max_size=4), st.data())
+def test_lines_compare_equal_exactly_if_every_byte_is(
+    tmp_path_factory: pytest.TempPathFactory, records: list[Statement], data: st.DataObject
+) -> None:
+    path = tmp_path_factory.getbasetemp() / "compared.jsonl"
+    whole = b"".join(encode(record) + b"\n" for record in records)
+    path.write_bytes(whole)
+    compare_lines(path, records, PacketLinkError, str)
+    start = data.draw(st.integers(0, len(whole)))
+    end = data.draw(st.integers(start, len(whole)))
+    other = whole[:start] + data.draw(st.binary(max_size=2)) + whole[end:]
+    if other != whole:
+        path.write_bytes(other)
+        with pytest.raises(PacketLinkError, match=r"compared.jsonl, line \d+: "):
+            compare_lines(path, records, PacketLinkError, str)
+
+
+@pytest.mark.parametrize("rest", [b"x", b"\0", b" ", b"{}", b"\n", b"{}\n"])
+def test_whatever_lies_behind_the_last_line_is_found(tmp_path: Path, rest: bytes) -> None:
+    write_lines(tmp_path / "a", [Statement(0, "a")])
+    with (tmp_path / "a").open("ab") as stream:
+        stream.write(rest)
+    with pytest.raises(PacketLinkError, match="line 2: derived again, this line is not there"):
+        compare_lines(tmp_path / "a", [Statement(0, "a")], PacketLinkError, str)
+    with pytest.raises(AlteredError, match="line 2"):
+        list(read_lines(tmp_path / "a", Statement))

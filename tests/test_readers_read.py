@@ -13,9 +13,13 @@ import pytest
 from tiny import ANSWER, ROWS, coldread, frozen_run, start_coldread, their_reader, write_experiment, write_rows
 
 from offline.canonical import digest_of, encode, read_lines
-from offline.errors import AlteredError
+from offline.errors import AlteredError, InputLinkError
+from offline.models import Pin, Reader
 from readers.journal import Journal
+from readers.pins import fingerprint
 from readers.records import JournalEntry, Output, Prediction, Scheduled
+from readers.requests import check_settings, make_settings
+from readers.tokens import ChatTokenizer
 
 READS = Path("reads") / "tiny"
 
@@ -350,3 +354,32 @@ def test_a_journal_line_checks_itself() -> None:
     made = entry("a")
     assert digest_of(made) != digest_of(entry("b"))
     assert encode(made).count(b"\n") == 0
+
+
+def test_settings_of_another_model_than_the_one_that_the_reader_pins_do_not_replay(tiny_model: Path, tmp_path: Path) -> None:
+    other = Path(shutil.copytree(tiny_model, tmp_path / "other"))
+    with (other / "model.safetensors").open("ab") as stream:
+        stream.write(b"x")
+    pinned, tokenizer = fingerprint(tiny_model), ChatTokenizer(tiny_model)
+    for expected in (pinned.fingerprint, None):
+        pin = Pin(folder="x", fingerprint=expected) if expected else Pin(folder="x")
+        reader = Reader(name="r", engine="transformers", model=pin, output_cap=4)
+        check_settings(tmp_path, reader, make_settings(reader, pinned, tokenizer), tokenizer)
+        forged = make_settings(reader, fingerprint(other), tokenizer)
+        if expected is None:
+            check_settings(tmp_path, reader, forged, tokenizer)
+        else:
+            with pytest.raises(InputLinkError, match="not the model whose fingerprint"):
+                check_settings(tmp_path, reader, forged, tokenizer)
+
+
+def test_settings_do_not_replay_with_a_tokenizer_that_lacks_a_file_of_the_model(tiny_model: Path, tmp_path: Path) -> None:
+    reader = Reader(name="r", engine="transformers", model=Pin(folder="x"), output_cap=4)
+    settings = make_settings(reader, fingerprint(tiny_model), ChatTokenizer(tiny_model))
+    kept = Path(shutil.copytree(tiny_model, tmp_path / "kept"))
+    tokenizer = ChatTokenizer(kept)
+    (kept / "model.safetensors").unlink()
+    check_settings(tmp_path, reader, settings, tokenizer)
+    (kept / "tokenizer_config.json").unlink()
+    with pytest.raises(InputLinkError, match=r"tokenizer_config\.json: not the file of the model"):
+        check_settings(tmp_path, reader, settings, tokenizer)

@@ -10,14 +10,22 @@ from offline.asking import pipeline_reader
 from offline.canonical import compare_lines, digest_of, read_lines, read_record, write_lines, write_record
 from offline.errors import OutputLinkError
 from offline.experiment import ReaderPlan, ResolvedExperiment
-from offline.run_folder import SIDE, RunFolder
+from offline.run_folder import SIDE, RunFolder, check_files
 from offline.steps import fresh, read_data
-from readers.calls import SETTINGS, Caller, Recorded, Transcript, check_transcript, write_transcript
+from readers.calls import (
+    TRANSCRIPT_FILES,
+    Caller,
+    Recorded,
+    Transcript,
+    check_environments,
+    check_transcript,
+    write_transcript,
+)
 from readers.live import Progress, live_caller
 from readers.pins import locate
 from readers.process import forbidden_paths
 from readers.read import keep_tokenizer
-from readers.requests import check_settings
+from readers.requests import SETTINGS, check_settings
 from readers.seal import PIPELINES, reads_folder
 from readers.served import Tokenizer
 
@@ -115,6 +123,8 @@ def replay_pipelines(
     folder = pipelines_folder(run, plan.reader.name)
     recorded = Recorded(folder / TRANSCRIPT)
     stored, reader = recorded.transcript.settings, pipeline_reader(plan.reader, pipeline_settings(experiment))
+    check_files(folder, (TRACES, CANDIDATES, ENVIRONMENTS, *(f"{TRANSCRIPT}/{name}" for name in TRANSCRIPT_FILES)))
+    check_environments(folder / ENVIRONMENTS, read_environments(run, plan.reader.name), recorded.transcript)
     check_settings(folder / TRANSCRIPT / SETTINGS, reader, stored, tokenizer)
     caller = Caller(stored, tokenizer, recorded)
     again = _run(run, experiment, plan, caller)
