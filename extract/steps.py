@@ -3,11 +3,15 @@
 from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Annotated
+
+from msgspec import Meta
 
 from extract.frontends import check_frontend, extract, extract_by_model
 from extract.frontends.records import CatalogueName, Draft, Extracted, InducedForm
 from offline.asking import Extractor
 from offline.canonical import Record, read_lines, read_record, write_lines, write_record
+from offline.errors import AlteredError, StorageError
 from offline.experiment import ResolvedExperiment
 from offline.run_folder import SIDE, RunFolder
 from offline.steps import EXTRACTION_FILES, read_data, read_extraction, upstream, write_extraction
@@ -30,7 +34,7 @@ class Spent(Record, frozen=True):
     seconds: generating, by stage, decimals; a cached call counts as it took when it was made. cached, generated: calls.
     """
 
-    seconds: dict[str, str]
+    seconds: dict[str, Annotated[str, Meta(pattern=r"^[0-9]+\.[0-9]{3}\Z")]]
     cached: int
     generated: int
 
@@ -62,7 +66,7 @@ def extract_step(run: RunFolder, experiment: ResolvedExperiment, progress: Progr
         written,
         Counter(status[s.text] for history in read_data(run).histories for s in history.statements),
         read_transcript(folder / CALLS).counts() if (folder / CALLS).is_dir() else {},
-        read_record(folder / SIDE, Spent) if (folder / SIDE).is_file() else None,
+        spent_on(folder),
     )
 
 
@@ -92,6 +96,14 @@ def _by_model(run: RunFolder, experiment: ResolvedExperiment, extractor: Extract
 def spent(live: Live) -> Spent:
     """What the calls of a live source took."""
     return Spent({stage: f"{seconds:.3f}" for stage, seconds in live.seconds.items()}, live.cached, live.generated)
+
+
+def spent_on(folder: Path) -> Spent | None:
+    """What a step's calls took; None if the file beside its manifest, which nothing covers, is not there or cannot be read."""
+    try:
+        return read_record(folder / SIDE, Spent)
+    except (AlteredError, StorageError):
+        return None
 
 
 def extracted_files(extracted: Extracted) -> dict[str, tuple[Record, ...]]:

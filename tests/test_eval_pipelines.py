@@ -448,6 +448,18 @@ def test_diagnostics_by_hand_open_no_label(copied_served_run: Path) -> None:
     assert found["agreement"] == [{"pipeline": "sh_conflict_rerun", "against": "sh_conflict", "lists": 5, "same": 5}]
 
 
+def test_damaged_seconds_of_pipelines_are_none_and_all_else_is_told(copied_served_run: Path) -> None:
+    def stages() -> dict[str, Any]:
+        found: dict[str, Any] = printed("pipelines", str(copied_served_run))["readers"]["tiny"]["stages"]
+        return found
+
+    whole = stages()
+    assert all(cost["seconds"] for cost in whole.values())
+    (copied_served_run / SERVED / "timings.json").write_bytes(b"{}")
+    assert stages() == {name: {**cost, "seconds": None} for name, cost in whole.items()}
+    coldread("replay", str(copied_served_run))
+
+
 def test_the_isolation_table_sets_code_and_model_over_the_same_candidates(served_run: Path) -> None:
     rows = printed("pipelines", str(served_run))["readers"]["tiny"]["isolation"]
     cells = {(row["code"], row["population"], row["hop_class"]): row for row in rows}

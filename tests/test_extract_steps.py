@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -202,6 +203,29 @@ def test_an_engine_killed_in_the_middle_resumes_and_gives_the_same_bytes(tmp_pat
     (tmp_path / "undisturbed").mkdir()
     other = make_run(tmp_path / "undisturbed", wide_model)
     assert bytes_of(other / "extraction") == bytes_of(tmp_path / "run" / "extraction")
+
+
+DAMAGED = [
+    b"",
+    b"{}\n",
+    b"x",
+    b"[]\n",
+    b'{"cached":0,"generated":8,"seconds":{"extract":"soon"}}\n',
+    b'{"cached":0,"generated":8,"seconds":{"extract":"1.000\\n"}}\n',
+    None,
+]
+
+
+@pytest.mark.parametrize("content", DAMAGED)
+def test_a_damaged_file_of_seconds_which_nothing_covers_stands_in_nobodys_way(content: bytes | None, made: Path):
+    side = made / "extraction" / "timings.json"
+    assert re.search(r"extract: \d+ calls .*, \d+ s$", coldread("extract", str(made)).stderr, re.MULTILINE)
+    side.unlink()
+    if content is not None:
+        side.write_bytes(content)
+    printed = coldread("extract", str(made)).stderr
+    assert "up to date" in printed
+    assert re.search(r"extract: \d+ calls .* out$", printed, re.MULTILINE), printed
 
 
 TAMPERED = {

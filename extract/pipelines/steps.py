@@ -5,9 +5,9 @@ from pathlib import Path
 
 from extract.pipelines.records import CandidateList, Trace
 from extract.pipelines.schedule import Assembled, pipeline_settings, run_pipelines
-from extract.steps import Spent, spent
+from extract.steps import Spent, spent, spent_on
 from offline.asking import pipeline_reader
-from offline.canonical import compare_lines, digest_of, read_lines, read_record, write_lines, write_record
+from offline.canonical import compare_lines, digest_of, read_lines, write_lines, write_record
 from offline.errors import OutputLinkError
 from offline.experiment import ReaderPlan, ResolvedExperiment
 from offline.run_folder import SIDE, RunFolder, check_files
@@ -109,8 +109,7 @@ def read_environments(run: RunFolder, reader: str) -> tuple[dict[str, str], ...]
 
 def read_spent(run: RunFolder, reader: str) -> Spent | None:
     """What answering a reader's pipelines took; None where the run does not tell."""
-    path = pipelines_folder(run, reader) / SIDE
-    return read_record(path, Spent) if path.is_file() else None
+    return spent_on(pipelines_folder(run, reader))
 
 
 def replay_pipelines(
