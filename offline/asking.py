@@ -9,7 +9,7 @@ from msgspec import UNSET
 
 from offline.canonical import Record
 from offline.configuration import check, find_config, load_yaml
-from offline.models import Reader
+from offline.models import Reader, check_reader
 from offline.normalise import entity_key
 
 
@@ -18,6 +18,10 @@ class CallPrompt(Record, frozen=True):
 
     system: str
     user: str
+
+
+# Statements of one call at most: the schema that its answer is held to names each of them.
+MOST_STATEMENTS = 1_024
 
 
 class ExtractorNumbers(Record, frozen=True):
@@ -137,12 +141,15 @@ def resolve_extractor(use: ExtractorUse, where: str) -> Extractor:
     numbers = {name: getattr(use, name) for name in ExtractorNumbers.__struct_fields__}
     for name in ("statements", "wave", "output_cap", "input_cap", "shown", "examples"):
         check(numbers[name] > 0, f"{where}: extractor: {name} must be positive")
+    check(use.statements <= MOST_STATEMENTS, f"{where}: extractor: statements of one call go up to {MOST_STATEMENTS}")
     edited = None if use.catalogue is None else load_yaml(beside / use.catalogue, EditedCatalogue)
     if edited is not None:
         _check_catalogue(edited, f"{where}: extractor: the catalogue {use.catalogue}")
+    # A call's own cap counts; this is the largest, and what an input may have is bounded twice.
+    reader = _for_calls(reader, use.output_cap, use.input_cap)
+    check_reader(reader, f"{where}: extractor")
     return Extractor(
-        # A call's own cap counts; this is the largest, and what an input may have is bounded twice.
-        reader=_for_calls(reader, use.output_cap, use.input_cap),
+        reader=reader,
         prompt=load_yaml(find_config("prompts", use.prompt, beside), ExtractionPrompt),
         catalogue=edited,
         **numbers,

@@ -4,6 +4,7 @@ Reading is strict: a key given twice, an unknown field or a value of the wrong t
 """
 
 import difflib
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -56,6 +57,23 @@ def parse_yaml(text: str, kind: type[T], where: str) -> T:
     except (DataError, RecursionError) as error:
         raise ConfigurationError(f"{where}: {error}") from error
     return value
+
+
+# What C's int holds: libraries and engines take no larger numbers, and no list, cap or time limit needs one.
+LARGEST = (1 << 31) - 1
+
+
+def check_numbers(value: Any, where: str) -> None:
+    """ConfigurationError for a whole number beyond ±`LARGEST` in what a configuration is made of; a seed may be any."""
+    if isinstance(value, int) and abs(value) > LARGEST:
+        raise ConfigurationError(f"{where}: {value} is too large; numbers go up to {LARGEST}")
+    if isinstance(value, Mapping):
+        for key, inner in value.items():
+            if key != "seed":
+                check_numbers(inner, f"{where}: {key}")
+    elif isinstance(value, list | tuple):
+        for inner in value:
+            check_numbers(inner, where)
 
 
 def check(condition: bool, message: str) -> None:

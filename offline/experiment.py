@@ -4,7 +4,6 @@ An experiment file names its grammar, prompt and readers; resolving replaces eac
 folder explains itself and no later edit of configs/ can change what a run says.
 """
 
-from datetime import date
 from pathlib import Path
 from typing import Literal
 
@@ -14,8 +13,8 @@ from msgspec import UNSET, UnsetType
 from offline.analysis import Analysis, resolve_analysis
 from offline.asking import Extractor, ExtractorUse, PipelineSettings, PipelineUse, resolve_extractor, resolve_pipelines
 from offline.canonical import Record
-from offline.configuration import check, find_config, load_yaml
-from offline.models import Encoder, Reader, Reranker
+from offline.configuration import check, check_numbers, find_config, load_yaml
+from offline.models import Encoder, Reader, Reranker, check_reader
 
 # FactConsolidation on the hub: MemoryAgentBench at this commit (spec §2).
 HUB_REPOSITORY = "ai-hyz/MemoryAgentBench"
@@ -260,21 +259,7 @@ def _plan(use: ReaderUse, experiment: Experiment, where: str) -> ReaderPlan:
     )
     # An empty list of views meant all of them before there were pipelines.
     views = () if use.pipelines and use.views == () else use.views or experiment.views
-    check(
-        reader.output_cap > 0 and reader.batch_size > 0 and reader.input_cap > 0,
-        f"{where}: reader {reader.name!r}: output_cap, input_cap and batch_size must be positive",
-    )
-    check(
-        reader.date is UNSET or _is_day(reader.date),
-        f"{where}: reader {reader.name!r}: date {reader.date!r} is no day of the calendar written YYYY-MM-DD",
-    )
-    for name in ("batch_tokens", "data_parallel", "start_seconds", "batch_seconds"):
-        value = getattr(reader, name)
-        check(value is UNSET or value > 0, f"{where}: reader {reader.name!r}: {name} must be positive")
-    check(
-        reader.probe is UNSET or reader.probe == 0 or reader.probe >= 2,
-        f"{where}: reader {reader.name!r}: probe must be 0 or at least 2: one request has no company",
-    )
+    check_reader(reader, where)
     check(_is_file_name(reader.name), f"{where}: reader name {reader.name!r} must be letters, digits, '.', '_' and '-'")
     check(len(set(views)) == len(views), f"{where}: reader {reader.name!r} names a view twice")
     for view in views:
@@ -333,14 +318,6 @@ def _retrieval(use: RetrievalUse, where: str) -> RetrievalSettings:
     return RetrievalSettings(encoder=encoder, reranker=reranker, **numbers)
 
 
-def _is_day(text: str) -> bool:
-    """Whether a text is a day in the one form YYYY-MM-DD; the calendar's own parser reads several."""
-    try:
-        return date.fromisoformat(text).isoformat() == text
-    except ValueError:
-        return False
-
-
 def _is_file_name(name: str) -> bool:
     """Whether a name can be a file's and a folder's: letters, digits and ._-, neither hidden nor one of a run's own files."""
     plain = all(c.isascii() and (c.isalnum() or c in "._-") for c in name)
@@ -396,7 +373,7 @@ def resolve(experiment: Experiment, limit: int | None, where: str) -> ResolvedEx
     frontend = experiment.frontend
     if grammar is not None:
         frontend = msgspec.structs.replace(frontend, grammar=grammar.name)
-    return ResolvedExperiment(
+    resolved = ResolvedExperiment(
         name=experiment.name,
         data=data,
         limit=limit,
@@ -411,3 +388,5 @@ def resolve(experiment: Experiment, limit: int | None, where: str) -> ResolvedEx
         extractor=_extractor(experiment, where),
         pipelines=_pipelines(experiment, where),
     )
+    check_numbers(msgspec.to_builtins(resolved), where)
+    return resolved

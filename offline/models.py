@@ -1,10 +1,12 @@
 """Pinned models as they are configured: which one exactly, and how it is run. Nothing here loads one."""
 
+from datetime import date
 from typing import Literal
 
 from msgspec import UNSET, UnsetType
 
 from offline.canonical import Record
+from offline.configuration import check
 
 
 class Pin(Record, frozen=True):
@@ -57,6 +59,39 @@ class Reader(Record, frozen=True):
     data_parallel: int | UnsetType = UNSET
     start_seconds: int | UnsetType = UNSET
     batch_seconds: int | UnsetType = UNSET
+
+
+# Processes that may share a reader's batches: far more than one machine has GPUs.
+MOST_PROCESSES = 1_024
+
+
+def check_reader(reader: Reader, where: str) -> None:
+    """ConfigurationError for numbers with which no reader could generate, and for a date that is none."""
+    whose = f"{where}: reader {reader.name!r}"
+    check(
+        reader.output_cap > 0 and reader.batch_size > 0 and reader.input_cap > 0,
+        f"{whose}: output_cap, input_cap and batch_size must be positive",
+    )
+    check(
+        reader.date is UNSET or _is_day(reader.date),
+        f"{whose}: date {reader.date!r} is no day of the calendar written YYYY-MM-DD",
+    )
+    for name in ("batch_tokens", "data_parallel", "start_seconds", "batch_seconds"):
+        value = getattr(reader, name)
+        check(value is UNSET or value > 0, f"{whose}: {name} must be positive")
+    check((reader.data_parallel or 1) <= MOST_PROCESSES, f"{whose}: data_parallel goes up to {MOST_PROCESSES}")
+    check(
+        reader.probe is UNSET or reader.probe == 0 or reader.probe >= 2,
+        f"{whose}: probe must be 0 or at least 2: one request has no company",
+    )
+
+
+def _is_day(text: str) -> bool:
+    """Whether a text is a day in the one form YYYY-MM-DD; the calendar's own parser reads several."""
+    try:
+        return date.fromisoformat(text).isoformat() == text
+    except ValueError:
+        return False
 
 
 class Encoder(Record, frozen=True):

@@ -125,7 +125,7 @@ class Process:
         line = self._output.readline()
         if not line.endswith(b"\n"):
             raise self._ended()
-        answer: worker.FromWorker = msgspec.json.decode(line, type=worker.FromWorker)
+        answer = self._decoded(line)
         if isinstance(answer, worker.Failed):
             for error in (ConfigurationError, ModelError, StateError, AlteredError, GuardError):
                 if error.exit_code == answer.exit_code:
@@ -133,6 +133,15 @@ class Process:
             raise EngineError(f"reader {self._reader.name!r}: {answer.message}")
         assert isinstance(answer, kind)
         return answer
+
+    def _decoded(self, line: bytes) -> worker.FromWorker:
+        """A message of the process; EngineError if an engine gave what no record of its protocol holds."""
+        try:
+            found: worker.FromWorker = msgspec.json.decode(line, type=worker.FromWorker)
+        except msgspec.DecodeError as error:
+            whose = f"reader {self._reader.name!r}: the engine {self._reader.engine!r}"
+            raise EngineError(f"{whose} gave something else than documented: {error}") from error
+        return found
 
     def _overdue(self) -> EngineError:
         what = "load its model" if self._limit == "start_seconds" else "answer a batch"

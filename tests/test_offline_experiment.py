@@ -10,6 +10,7 @@ from msgspec import UNSET
 from worlds import experiment
 
 from offline.analysis import Analysis, DeclaredContrast, DeclaredInteraction
+from offline.asking import ExtractorUse, PipelineUse
 from offline.canonical import digest_of, encode
 from offline.configuration import configs_folder, dump_yaml, find_config, load_yaml, parse_yaml
 from offline.errors import ConfigurationError
@@ -20,8 +21,13 @@ from offline.experiment import (
     PlainData,
     Prompt,
     Reader,
+    ReaderUse,
     ResolvedExperiment,
     RetrievalSettings,
+    RetrievalUse,
+    SyntheticData,
+    VersionsData,
+    ViewOverrides,
     ViewSettings,
     resolve,
 )
@@ -268,6 +274,76 @@ def test_an_experiment_that_cannot_be_run_is_refused_with_the_reason(text: str, 
     with pytest.raises(ConfigurationError, match=message) as caught:
         _resolve(text)
     assert "small.yaml" in str(caught.value) or "configuration" in str(caught.value)
+
+
+EXTRACTOR = MINIMAL.replace("kind: grammar, grammar: synthetic", "kind: llm")
+# Where the whole numbers of each record are written in an experiment: at HERE.
+WRITTEN = [
+    (Reader, MINIMAL + "readers: [{use: {name: one, engine: e, model: {folder: /m}, HERE}}]"),
+    (ReaderUse, MINIMAL + "readers: [{use: {name: one, engine: e, model: {folder: /m}}, HERE}]"),
+    (ViewOverrides, MINIMAL + "settings: {HERE}"),
+    (RetrievalUse, MINIMAL + "retrieval: {HERE}"),
+    (Encoder, MINIMAL + "retrieval: {encoder: {name: e, model: {folder: /m}, HERE}}"),
+    (Reranker, MINIMAL + "retrieval: {reranker: {name: e, model: {folder: /m}, HERE}}"),
+    (ExtractorUse, EXTRACTOR + "extractor: {reader: {name: e, engine: e, model: {folder: /m}}, HERE}"),
+    (PipelineUse, MINIMAL + READER + "    pipelines: [direct]\npipelines: {HERE}"),
+    (SyntheticData, MINIMAL.replace("kind: plain, path: my.jsonl", "kind: synthetic, HERE")),
+    (VersionsData, MINIMAL.replace("kind: plain, path: my.jsonl", "kind: versions, HERE")),
+]
+
+
+def whole_numbers(record: type[msgspec.Struct]) -> list[str]:
+    """The fields of a record that hold whole numbers and are no seed."""
+    return [
+        f.name
+        for f in msgspec.structs.fields(record)
+        if "int" in str(f.type) and "bool" not in str(f.type) and f.name != "seed"
+    ]
+
+
+@pytest.mark.parametrize(("record", "text"), WRITTEN, ids=[record.__name__ for record, _ in WRITTEN])
+def test_no_number_of_any_section_is_larger_than_what_c_takes(record: type[msgspec.Struct], text: str) -> None:
+    fields = whole_numbers(record)
+    assert fields
+    for field in fields:
+        for number in (1 << 31, 1 << 62, (1 << 63) - 1):
+            several = (record, field) in ((SyntheticData, "statements"), (VersionsData, "versions"))
+            written = text.replace("HERE", f"{field}: {[number] if several else number}")
+            with pytest.raises(ConfigurationError, match=rf"{field}.*(too large|up to|must lie)|cannot be chosen") as caught:
+                _resolve(written)
+            assert "small.yaml" in str(caught.value)
+
+
+def test_a_seed_may_be_any_number_and_an_engines_option_may_not() -> None:
+    assert _resolve(MINIMAL + f"settings: {{seed: {1 << 70}}}").settings.seed == 1 << 70
+    for number in (1 << 70, -(1 << 31)):
+        with pytest.raises(ConfigurationError, match=r"options: depth: -?[0-9]+ is too large"):
+            _resolve(MINIMAL + READER.replace("output_cap: 48", f"options: {{depth: {number}}}"))
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ("batch_size: 0", "batch_size must be positive"),
+        ("data_parallel: -1", "data_parallel must be positive"),
+        ("data_parallel: 1025", "data_parallel goes up to 1024"),
+        ("batch_tokens: 0", "batch_tokens must be positive"),
+        ("start_seconds: 0", "start_seconds must be positive"),
+        ("date: today", "no day of the calendar"),
+    ],
+)
+def test_a_reader_that_extracts_is_held_to_what_one_that_reads_is(changes: str, message: str) -> None:
+    reader = f"{{name: one, engine: e, model: {{folder: /m}}, {changes}}}"
+    for text in (MINIMAL + f"readers: [{{use: {reader}}}]", EXTRACTOR + f"extractor: {{reader: {reader}}}"):
+        with pytest.raises(ConfigurationError, match=message):
+            _resolve(text)
+
+
+def test_a_call_has_so_many_statements_at_most_that_its_schema_can_name_them() -> None:
+    text = EXTRACTOR + "extractor: {reader: {name: one, engine: e, model: {folder: /m}}, statements: 1024}"
+    assert _resolve(text).extractor
+    with pytest.raises(ConfigurationError, match="statements of one call go up to 1024"):
+        _resolve(text.replace("1024", "1025"))
 
 
 @pytest.mark.parametrize("limit", [0, -1])

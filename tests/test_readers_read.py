@@ -282,6 +282,21 @@ def test_a_reader_process_is_started_with_no_path_of_the_run(
         ("return []", "0 outputs for"),
         ("return [Output(ids=(80,) * 999, finish_reason='length') for _ in batch]", "exceeded the output cap"),
         ("return [Output(ids=(-5,), finish_reason='stop') for _ in batch]", "-5, which is no token id"),
+        *(
+            (
+                f"return [Output(ids={ids}, finish_reason='stop') for _ in batch]",
+                f"'theirs' gave something else{{}} got `{kind}`",
+            )
+            for ids, kind in (
+                ("('a',)", "str"),
+                ("(True,)", "bool"),
+                ("(80.0,)", "float"),
+                ("(None,)", "null"),
+                ("None", "null"),
+            )
+        ),
+        ("return [Output(ids=(80,), finish_reason='done') for _ in batch]", "'theirs' gave something else{} 'done'"),
+        ("return [80 for _ in batch]", "'theirs' gave something else{} got `int`"),
         ("raise RuntimeError('out of memory')", "out of memory"),
         ("os._exit(3)", "ended with exit code 3"),
         ("print('chatter on standard output')\n" + ANSWER, None),
@@ -294,7 +309,8 @@ def test_a_misbehaving_engine_is_one_clear_error(
     run = frozen_run(tmp_path, tiny_model, readers=their_reader(tiny_model, tmp_path))
     done = coldread("read", str(run), code=0 if message is None else 8)
     if message is not None:
-        assert message in done.stderr
+        assert "reader 'tiny'" in done.stderr
+        assert all(part in done.stderr for part in message.split("{}"))
         assert not (run / READS / "seal.json").exists()
 
 
