@@ -2,6 +2,7 @@
 
 import io
 import json
+import os
 import re
 import shlex
 import sys
@@ -10,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Protocol
 
 import msgspec
 import typer
@@ -19,8 +20,8 @@ from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 from offline.canonical import write_bytes
-from offline.errors import ColdreadError, ConfigurationError, StorageError
-from offline.run_folder import REPORT, RunFolder
+from offline.errors import ColdreadError, CommandError, ConfigurationError, StorageError
+from offline.run_folder import REPORT, TOKENIZERS, RunFolder
 
 app = typer.Typer(
     help="Freeze what a reader may see, let pinned readers read it once, seal what they said, open the labels last.",
@@ -41,6 +42,11 @@ Limit = Annotated[int | None, typer.Option(help="Questions of each row, at most;
 _messages = Console(stderr=True)
 
 
+def _published(folder: Path) -> RunFolder:
+    """A run for a command that needs no tokenizer: it may have been published without the tokenizers' files."""
+    return RunFolder(folder, may_lack=TOKENIZERS)
+
+
 def _say(step: str, what: str) -> None:
     _messages.print(f"[bold]{step:>8}[/bold]  {escape(what)}", highlight=False, soft_wrap=True)
 
@@ -54,8 +60,14 @@ def _print(as_json: bool, result: dict[str, Any], human: Callable[[Console], Non
     sys.stdout.flush()
 
 
+class _Tell(Protocol):
+    """Told of progress: (done, in all). doing: what has to be done before the next of them is; it may take minutes."""
+
+    def __call__(self, done: int, total: int, doing: str = "") -> None: ...
+
+
 @contextmanager
-def _bars(step: str, unit: str) -> Iterator[Callable[[str], Callable[[int, int], None]]]:
+def _bars(step: str, unit: str) -> Iterator[Callable[[str], _Tell]]:
     """A bar for each model on a terminal; elsewhere plain lines, at most one in ten seconds. (done, in all) of `unit`."""
     if not _messages.is_terminal:
         yield lambda model: _plain(step, model, unit)
@@ -69,33 +81,42 @@ def _bars(step: str, unit: str) -> Iterator[Callable[[str], Callable[[int, int],
     )
     with Progress(*columns, console=_messages) as bar:
 
-        def start(model: str) -> Callable[[int, int], None]:
+        def start(model: str) -> _Tell:
             task = bar.add_task(escape(model), total=None)
-            return lambda done, total: bar.update(task, completed=done, total=total)
+
+            def tell(done: int, total: int, doing: str = "") -> None:
+                bar.update(task, completed=done, total=total, description=escape(f"{model}: {doing}" if doing else model))
+
+            return tell
 
         yield start
 
 
-def _plain(step: str, model: str, unit: str) -> Callable[[int, int], None]:
+def _plain(step: str, model: str, unit: str) -> _Tell:
     last = 0.0
 
-    def tell(done: int, total: int) -> None:
+    def tell(done: int, total: int, doing: str = "") -> None:
         nonlocal last
-        if time.monotonic() - last >= 10 or done == total:
+        if doing:
+            _say(step, f"{model}: {doing}, {done} of {total} {unit} done")
+        elif time.monotonic() - last >= 10 or done == total:
             last = time.monotonic()
             _say(step, f"{model}: {done} of {total} {unit}")
 
     return tell
 
 
+_WAITING = {"starting": "starting its engine", "probing": "probing its engine"}
+
+
 @contextmanager
-def _progress() -> Iterator[Callable[[str], Callable[[int, int, int, int], None]]]:
-    """Of readers, which also count batches."""
+def _progress() -> Iterator[Callable[[str], Callable[[str, int, int], None]]]:
+    """Of readers, whose engines are started and probed before they read."""
     with _bars("read", "requests") as bars:
 
-        def start(reader: str) -> Callable[[int, int, int, int], None]:
+        def start(reader: str) -> Callable[[str, int, int], None]:
             tell = bars(reader)
-            return lambda _done, _all, requests, total: tell(requests, total)
+            return lambda doing, done, total: tell(done, total, _WAITING.get(doing, ""))
 
         yield start
 
@@ -155,7 +176,7 @@ def load(
     if experiment is not None:
         steps.start(place, steps.make_plan(experiment, data, limit), _say)
     elif limit is not None:
-        raise ConfigurationError("--limit is part of the configuration; give it together with --experiment")
+        raise CommandError("--limit is part of the configuration; give it together with --experiment")
     else:
         with place.lock():
             steps.load(place, place.experiment(), data, _say)
@@ -180,7 +201,7 @@ def extract(
         _extract_against(place, against, gold, as_json)
         return
     if gold:
-        raise ConfigurationError("--gold goes with --against REFERENCE")
+        raise CommandError("--gold goes with --against REFERENCE")
     with place.lock(), _bars("extract", "calls") as progress:
         steps.extract(place, place.experiment(), _say, progress)
     _print(as_json, {"run": str(folder), "step": "extract"}, lambda console: None)
@@ -207,10 +228,10 @@ def catalogue(
     out: Annotated[Path | None, typer.Option(metavar="FILE.yaml", help="Write it for editing, outside the run.")] = None,
     as_json: Json = False,
 ) -> None:
-    """Show the relation names that a model's extraction found, which were mapped to which, and on what examples."""
+    """Show the relations of a model's extraction and the names that each was found under, with facts and examples."""
     from eval import catalogue as found
 
-    place = RunFolder(folder)
+    place = _published(folder)
     with place.lock():
         relations = found.catalogue(place)
         if out is not None:
@@ -229,17 +250,21 @@ def encode(
     """Make the vectors and the rerank scores that retrieval views rank by; resumes an interrupted encoding."""
     from eval import run as steps
     from eval import tables
+    from offline.steps import ModelWork, model_work
     from readers.recheck import recheck
 
     if batch_size is not None and not check:
-        raise ConfigurationError("--batch-size goes with --check; a run's own batch size stands in its experiment")
+        raise CommandError("--batch-size goes with --check; a run's own batch size stands in its experiment")
     place = RunFolder(folder)
     result: dict[str, Any] = {"run": str(folder), "step": "encode"}
     with place.lock(), _bars("encode", "texts") as progress:
         if check:
             result |= recheck(place, place.experiment(), batch_size, progress("again"))
         else:
-            steps.encode(place, place.experiment(), _say, progress)
+            experiment = place.experiment()
+            steps.encode(place, experiment, _say, progress)
+            if model_work(experiment) == ModelWork((), ()):
+                _say("encode", "nothing to do: no view of this run needs an embedding model or a reranker")
     _print(as_json, result, lambda console: tables.recheck(console, result) if check else None)
 
 
@@ -320,12 +345,12 @@ def score(
     from eval import tables
     from eval.score import score_run, score_summary
 
-    place = RunFolder(folder)
+    place = _published(folder)
     if predictions is not None:
         _score_others(place, predictions, name, (id_field, text_field, by), out, as_json)
         return
     if any(option is not None for option in (name, id_field, text_field, by, out)):
-        raise ConfigurationError("--name, --id-field, --text-field, --by and --out go with --predictions FILE")
+        raise CommandError("--name, --id-field, --text-field, --by and --out go with --predictions FILE")
     with place.lock():
         score_run(place, place.experiment())
     _print(as_json, score_summary(place, place.experiment()), lambda console: tables.scores(console, place))
@@ -385,7 +410,7 @@ def coverage(
     from offline.steps import fresh
 
     at = _numbers(curve)
-    place = RunFolder(folder)
+    place = _published(folder)
     with place.lock():
         experiment = place.experiment()
         fresh(place, experiment, "packets")
@@ -410,7 +435,7 @@ def labels(folder: RunArgument, as_json: Json = False) -> None:
     from offline.errors import StateError
     from offline.steps import fresh
 
-    place = RunFolder(folder)
+    place = _published(folder)
     with place.lock():
         experiment = place.experiment()
         fresh(place, experiment, "extraction")
@@ -425,7 +450,7 @@ def labels(folder: RunArgument, as_json: Json = False) -> None:
 
 def _numbers(text: str) -> list[int]:
     if text and not re.fullmatch(r"[1-9][0-9]{0,4}(,[1-9][0-9]{0,4})*", text):
-        raise typer.BadParameter(f"{text!r}: give whole numbers from 1 to 99999, like 1,5,10", param_hint="--curve")
+        raise CommandError(f"--curve {text!r}: give whole numbers from 1 to 99999, like 1,5,10")
     return [int(number) for number in text.split(",") if number]
 
 
@@ -445,9 +470,11 @@ def replay(
         links.append({"link": link, "detail": detail})
         _say(link, detail)
 
-    audit(RunFolder(folder), report, tokens=tokens, tokenizers=tokenizer)
-    _say("done", "every link replays")
-    _print(as_json, {"run": str(folder), "links": links}, lambda console: None)
+    skipped = audit(RunFolder(folder), report, tokens=tokens, tokenizers=tokenizer)
+    sealed = any(link["link"] == "seal" for link in links)
+    left = f"; skipped: {', '.join(skipped)}" if skipped else "" if sealed else "; no reader is sealed"
+    _say("done", f"what was checked replays{left}" if left else "every link replays")
+    _print(as_json, {"run": str(folder), "links": links, "skipped": list(skipped)}, lambda console: None)
 
 
 @app.command()
@@ -460,7 +487,7 @@ def show(
     from eval import tables
     from eval.show import show as story
 
-    result = story(RunFolder(folder), question)
+    result = story(_published(folder), question)
     _print(as_json, result, lambda console: tables.story(console, result))
 
 
@@ -477,8 +504,8 @@ def compare(
     from eval import tables
     from eval.compare import compare as paired
 
-    place = RunFolder(folder)
-    result = paired(place, a, place if other is None else RunFolder(other), b, metric)
+    place = _published(folder)
+    result = paired(place, a, place if other is None else _published(other), b, metric)
     _print(as_json, result, lambda console: tables.compare(console, result))
 
 
@@ -522,7 +549,7 @@ def table(
     from eval.main_table import main_table
     from eval.scored import read_scored
 
-    place = RunFolder(folder)
+    place = _published(folder)
     if out is not None:
         _check_out(place, out)
     result = main_table(read_scored(place), metric, by is not None, published)
@@ -550,7 +577,7 @@ def report(
     from eval import tables
     from eval.report import write_report
 
-    place = RunFolder(folder)
+    place = _published(folder)
     if out is not None and out.resolve() != (folder / REPORT).resolve():
         _check_out(place, out)
     with place.lock():
@@ -583,7 +610,7 @@ def contrast(
     from eval.scored import read_scored
 
     asked = Asked(a, b, reader, view, population)
-    result = summary(read_scored(RunFolder(folder)), asked, metric, evidence=evidence)
+    result = summary(read_scored(_published(folder)), asked, metric, evidence=evidence)
     if as_json or form in (None, Format.JSON):
         _print(as_json or form is Format.JSON, result, lambda console: tables.contrast(console, result))
         return
@@ -606,7 +633,7 @@ def pipelines(
     from eval import pipeline_tables as tables
     from eval.pipelines import pipelines as diagnose
 
-    result = diagnose(RunFolder(folder), reader)
+    result = diagnose(_published(folder), reader)
     _print(as_json, result, lambda console: tables.pipelines(console, result))
 
 
@@ -634,6 +661,15 @@ def pin(
     _print(as_json, result, lambda console: tables.pin(console, result))
 
 
+def _print_error(error: ColdreadError) -> None:
+    """An error as a JSON object on standard output, unless whoever read that has gone; the error stands on the other stream."""
+    try:
+        print(json.dumps({"error": str(error), "exit_code": error.exit_code}), flush=True)
+    except BrokenPipeError:
+        # Python would try again at its end, and say so.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
 def main() -> None:
     """Run the command line; a ColdreadError becomes one line on standard error (and, asked for, JSON) and its exit code."""
     for stream in (sys.stdout, sys.stderr):
@@ -644,7 +680,7 @@ def main() -> None:
     except ColdreadError as error:
         _messages.print(f"error: {error}", style="red", markup=False, highlight=False, soft_wrap=True)
         if "--json" in sys.argv:
-            print(json.dumps({"error": str(error), "exit_code": error.exit_code}))
+            _print_error(error)
         sys.exit(error.exit_code)
     except BrokenPipeError:
         sys.exit(1)

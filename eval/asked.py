@@ -5,7 +5,8 @@ from dataclasses import dataclass
 
 from eval.records import Score
 from eval.score import read_scores
-from extract.pipelines.stored import read_stored
+from extract.pipelines.records import Trace, lists_of
+from extract.pipelines.stored import Stored, read_stored
 from offline.canonical import digest_of, read_lines
 from offline.experiment import ReaderPlan
 from offline.run_folder import RunFolder
@@ -18,9 +19,11 @@ from readers.seal import read_predictions, reads_folder
 class Asked:
     """One question of one view or pipeline.
 
-    given: all that decided what was asked, but for the reader: of a view, its packet's digest, how many evidence records were
-    cut, and whether even the rest was too long; of a pipeline one digest, since what it cuts hangs on answers. requests:
-    digests of what the model was given. input_size, output_size: tokens of all of it, for a served model bytes.
+    given: all that decided what was asked, but for the reader. Of a view: its packet's digest, how many evidence records were
+    cut, and whether even the rest was too long. Of a pipeline: the digest of its settings, prompts, history and question, and
+    of its first call, which no answer has touched, how many retrieved records it left out, and whether it was refused. What
+    later calls leave out hangs on answers. requests: digests of what the model was given. input_size, output_size: tokens of
+    all of it, for a served model bytes.
     """
 
     score: Score
@@ -62,12 +65,27 @@ def _of_pipelines(run: RunFolder, reader: str, scores: Sequence[Score]) -> list[
     found = []
     for trace, score in zip(stored.traces, scores, strict=True):
         made = [made for made in stored.made([trace]) if made.call.refused is None]
+        about_it = digest_of((about[trace.question], trace.pipeline))
         asked = Asked(
             score=score,
-            given=(digest_of((about[trace.question], trace.pipeline)), 0, False),
+            given=(about_it, *_first_call(stored, trace)),
             requests=tuple(each.call.digest for each in made),
             input_size=sum(each.call.length for each in made),
             output_size=sum(len(each.prediction.output_ids) for each in made),
         )
         found.append(asked)
     return found
+
+
+def _first_call(stored: Stored, trace: Trace) -> tuple[int, bool]:
+    """How many retrieved records a question's first call left out, and whether the call was refused.
+
+    It is a direct answer, a candidate list or a plan of hops, which shows no record. A trace counts its calls together, so of
+    one that begins otherwise and goes on only a refusal is known.
+    """
+    if not trace.calls:
+        return trace.dropped, False
+    first = stored.calls[trace.calls[0]].call
+    lists = (stored.candidates[name] for name in lists_of(trace))
+    listed = next((listed.dropped for listed in lists if listed.call == first.digest), 0)
+    return trace.dropped if len(trace.calls) == 1 else listed, first.refused is not None

@@ -1,11 +1,13 @@
 """Verification of a whole run: every file is what was written, and every step was made from the one before it."""
 
 from eval.labels import LEDGER, commitment, read_ledger
+from extract.pipelines.steps import read_traces
+from offline.canonical import read_lines
 from offline.errors import AlteredError, SealLinkError, StateError
 from offline.experiment import ResolvedExperiment
 from offline.run_folder import MANIFEST, RunFolder, verify_folder
-from offline.steps import MODEL_STEPS, foreign_input, steps_before
-from readers.records import Seal
+from offline.steps import MODEL_STEPS, check_due, foreign_input, read_data, steps_before
+from readers.records import Scheduled, Seal
 from readers.seal import SEAL, verify_reads, verify_upstream
 
 
@@ -19,8 +21,8 @@ def _verify_links(run: RunFolder, experiment: ResolvedExperiment) -> None:
 def verify_run(run: RunFolder) -> dict[str, Seal]:
     """Check every byte of a run; the seals by reader.
 
-    AlteredError names the first file that differs, SealLinkError the first one that a seal does not cover, StateError a
-    step or seal that is missing.
+    AlteredError names the first file that differs, or a question that a view or a pipeline of a reader lacks; SealLinkError
+    the first file that a seal does not cover, StateError a step or seal that is missing.
     """
     if not run.path.is_dir():
         raise StateError(f"{run.path} is no run folder")
@@ -49,6 +51,11 @@ def verify_run(run: RunFolder) -> dict[str, Seal]:
             raise SealLinkError(
                 f"{run.step_folder('labels') / LEDGER}: {len(ledger)} openings, but the seal of {name!r} saw {seal.ledger}"
             )
+        schedule = reads / name / "requests" / "schedule.jsonl"
+        scheduled = [(line.view, line.question) for line in read_lines(schedule, Scheduled)]
+        check_due(schedule, plan.views, read_data(run).questions, scheduled)
+        if plan.pipelines:
+            read_traces(run, name)
         seals[name] = seal
     if run.has("scores"):
         verify_folder(run.step_folder("scores"))

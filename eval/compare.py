@@ -7,33 +7,19 @@ from typing import Any, Literal
 import msgspec
 from msgspec import UNSET
 
-from eval.asked import read_asked
+from eval.asked import Asked, read_asked
 from eval.audit import verify_run
-from eval.records import Score
 from eval.score import sealed_blind, stored_metrics
 from eval.statistics import Pairs, count_pairs, wilson
 from eval.templates import templates
-from offline.errors import StateError
+from offline.errors import CommandError, StateError
 from offline.experiment import ReaderPlan
-from offline.models import Pin
+from offline.models import pin_text
 from offline.run_folder import RunFolder
 from offline.steps import read_packets
 from readers.records import Seal, Settings
 from readers.requests import SETTINGS, read_settings
 from readers.seal import read_seal, reads_folder
-
-
-@dataclass(frozen=True)
-class Item:
-    """What one reader was given for one question of a view or pipeline, and what came of it.
-
-    given: as in `Asked`. input_size, output_size: tokens; for a served model, bytes.
-    """
-
-    given: tuple[str, int, bool]
-    score: Score
-    input_size: int
-    output_size: int
 
 
 @dataclass(frozen=True)
@@ -45,14 +31,14 @@ class Side:
     settings: Settings
     seal: Seal
     metrics: tuple[str, ...]
-    items: Mapping[str, Mapping[str, Item]]
+    items: Mapping[str, Mapping[str, Asked]]
 
 
 def sealed_plan(run: RunFolder, reader: str) -> ReaderPlan:
-    """The plan of a sealed reader; StateError if the run has none of that name."""
+    """The plan of a sealed reader; CommandError if the run has none of that name, StateError if it is not sealed."""
     plans = {plan.reader.name: plan for plan in run.experiment().readers}
     if reader not in plans:
-        raise StateError(f"{run.path} has no reader {reader!r}; it has {', '.join(plans) or 'none'}")
+        raise CommandError(f"{run.path} has no reader {reader!r}; it has {', '.join(plans) or 'none'}")
     read_seal(run, reader)
     return plans[reader]
 
@@ -62,14 +48,9 @@ def read_side(run: RunFolder, plan: ReaderPlan, seal: Seal) -> Side:
     metrics = stored_metrics(run)
     name = plan.reader.name
     folder = reads_folder(run, name)
-    items: dict[str, dict[str, Item]] = {view: {} for view in plan.answered}
+    items: dict[str, dict[str, Asked]] = {view: {} for view in plan.answered}
     for asked in read_asked(run, plan):
-        items[asked.score.view][asked.score.question] = Item(
-            given=asked.given,
-            score=asked.score,
-            input_size=asked.input_size,
-            output_size=asked.output_size,
-        )
+        items[asked.score.view][asked.score.question] = asked
     return Side(run, plan, read_settings(folder / "requests" / SETTINGS), seal, metrics, items)
 
 
@@ -107,7 +88,8 @@ def check_same_messages(a: Side, b: Side, view: str) -> None:
     evidence loses its `cut` oldest lines, which text and count determine. That the digests are those of the stored texts
     is what freezing makes them and `replay` proves again.
 
-    What a pipeline asks depends on what its reader answers; the same must be its settings, prompts, history and question.
+    What a pipeline asks depends on what its reader answers; the same must be its settings, prompts, history and question, and
+    what its first call left out or whether it was refused, which no answer decides.
     """
     ours, theirs = a.items[view], b.items[view]
     where = f"view {view!r} of {_name(a)} and {_name(b)}"
@@ -129,9 +111,20 @@ def check_same_messages(a: Side, b: Side, view: str) -> None:
 
 def _why(a: Side, b: Side, view: str, question: str) -> str:
     """What makes the messages of one question differ, and what to do."""
-    if view in (a.plan.pipelines or ()):
-        return "settings, prompts, histories or questions of the pipeline differ; start both runs from the same ones"
     (packet, cut, nothing), (other_packet, other_cut, _) = (s.items[view][question].given for s in (a, b))
+    short = a if nothing else b
+    if view in (a.plan.pipelines or ()):
+        if packet != other_packet:
+            return "settings, prompts, histories or questions of the pipeline differ; start both runs from the same ones"
+        if cut != other_cut:
+            return (
+                f"the first calls left out {cut} and {other_cut} of the records retrieved, for lack of room, so they differ; "
+                "start a run with a lower k or budget, or with one reader that leaves this pipeline out, and read again"
+            )
+        return (
+            f"the first call to {_name(short)} could not be made, as `coldread show` says why, so only the other was asked; "
+            "start a run in which that reader has a higher input_cap or leaves this pipeline out"
+        )
     if packet != other_packet:
         one, two = (next(p for p in read_packets(s.run, [view])[view] if p.question == question) for s in (a, b))
         return f"the packets differ in {_differing(one, two)}; freeze both runs from the same data, settings and prompt"
@@ -140,7 +133,6 @@ def _why(a: Side, b: Side, view: str, question: str) -> str:
             f"the input caps cut {cut} and {other_cut} evidence records, so the messages differ; "
             "start a run with a lower budget, or with one reader that leaves this view out, and read again"
         )
-    short = a if nothing else b
     return (
         f"too long for {_name(short)} even without evidence, so only the other was given it; "
         "start a run in which that reader has a higher input_cap or leaves this view out"
@@ -154,18 +146,18 @@ def _name(side: Side) -> str:
 def compare(run: RunFolder, a: str, other: RunFolder, b: str, metric: str) -> dict[str, Any]:
     """The comparison of reader `a` of `run` with reader `b` of `other`, as `coldread compare --json` prints it.
 
-    StateError unless both are sealed, scored and were given the same in every view and pipeline that both answered through. All
-    files are verified before one is used; scores are the stored ones.
+    CommandError for a reader or a metric that there is not, StateError unless both are sealed, scored and were given the same
+    in every view and pipeline that both answered through. All files are verified before one is used; scores are stored ones.
     """
     plans = sealed_plan(run, a), sealed_plan(other, b)
     if read_seal(run, a).root == read_seal(other, b).root:
-        raise StateError(f"{run.path}: {a!r} and {b!r} are the same sealed reader; name two")
+        raise CommandError(f"{run.path}: {a!r} and {b!r} are the same sealed reader; name two")
     seals = verify_run(run)
     other_seals = seals if other is run else verify_run(other)
     one, two = read_side(run, plans[0], seals[a]), read_side(other, plans[1], other_seals[b])
     common = [name for name in one.metrics if name in two.metrics]
     if metric not in common:
-        raise StateError(f"--metric {metric}: not stored for both readers; there are {', '.join(common) or 'none'}")
+        raise CommandError(f"--metric {metric}: not stored for both readers; there are {', '.join(common) or 'none'}")
     views = _shared_views(one, two)
     _check_prompts(run, other)
     for view in views:
@@ -181,7 +173,7 @@ def compare(run: RunFolder, a: str, other: RunFolder, b: str, metric: str) -> di
     }
 
 
-def paired_cells(ours: Mapping[str, Item], theirs: Mapping[str, Item], metric: str) -> dict[str, Any]:
+def paired_cells(ours: Mapping[str, Asked], theirs: Mapping[str, Asked], metric: str) -> dict[str, Any]:
     """Cells by hop class, in order of first appearance, and pooled under `all`."""
     groups: dict[str, list[tuple[bool, bool]]] = {}
     pooled = []
@@ -191,6 +183,15 @@ def paired_cells(ours: Mapping[str, Item], theirs: Mapping[str, Item], metric: s
         groups.setdefault(item.score.hop_class, []).append(outcome)
     # Questions without a class of their own stand under `all` already.
     return {hop_class: _cell(count_pairs(found)) for hop_class, found in {**groups, "all": pooled}.items()}
+
+
+def _lost(items: Iterable[Asked]) -> dict[str, int]:
+    """Questions of one view or pipeline with a `cut` above 0, and those that failed."""
+    scores = [item.score for item in items]
+    return {
+        "cut": sum(score.cut > 0 for score in scores),
+        "failed": sum(score.finish_reason == "error" for score in scores),
+    }
 
 
 def _cell(pairs: Pairs) -> dict[str, Any]:
@@ -236,16 +237,8 @@ def _facts(side: Side, views: Sequence[str]) -> dict[str, Any]:
         f"input_{unit}": _spread(item.input_size for item in items),
         f"output_{unit}": _spread(item.output_size for item in items),
         "output_cap": reader.output_cap,
-        "failed": sum(item.score.finish_reason == "error" for item in items),
-        "cut": sum(item.score.cut > 0 for item in items),
+        "views": {view: _lost(side.items[view].values()) for view in views},
     }
-
-
-def pin_text(pin: Pin) -> str:
-    """A model's pin as people write it: `embedded NAME`, `folder PATH`, `repository NAME@COMMIT`, `served NAME`."""
-    given = {name: value for name, value in msgspec.structs.asdict(pin).items() if isinstance(value, str)}
-    revision = f"@{given['revision']}" if "revision" in given else ""
-    return next(f"{name} {given[name]}{revision}" for name in ("embedded", "folder", "repository", "served") if name in given)
 
 
 def stated(seal: Seal, settings: Settings, name: Literal["dtype", "device"]) -> str:

@@ -6,6 +6,7 @@ from typing import Any
 from rich.console import Console
 from rich.markup import escape
 
+from eval.contrast_grids import NO_WIDTH, NO_WIDTH_NOTE
 from eval.tables import blind_text, new_table, percent
 
 # Two lines each and narrow, so that all fit.
@@ -17,6 +18,8 @@ _EVIDENCE = ("\nheld", "\nanswered", "\n%", "\nlost", "lacking\na record", "lack
 def contrast(console: Console, result: dict[str, Any]) -> None:
     """A table for each contrast: its rows by hop class, and what evidence explains of them, if that was asked for.
 
+    Below it, of all its questions, those whose evidence was cut and those that failed, side by side.
+
     held: questions whose packet holds the gold; answered: of these. lost: questions that only the other side answered; of
     these, those whose packet lacks a record of the other's, or the gold.
     """
@@ -24,7 +27,6 @@ def contrast(console: Console, result: dict[str, Any]) -> None:
     for title, rows in groupby(result["contrasts"], lambda row: _title(result, row)):
         table = new_table(title, ("\nhops",), _NUMBERS)
         explained = new_table("", ("\nside", "\nhops"), _EVIDENCE)
-        explained.columns[0].no_wrap, explained.columns[0].overflow = False, "fold"
         for row in rows:
             numbers = [str(row[name]) for name in ("questions", "both", "only_a", "only_b", "neither")]
             p_values = [_p(row["mcnemar_p"]), f"{float(row['chi_square']):.1f}", _p(row["chi_square_p"]), _p(row["holm_p"])]
@@ -34,6 +36,10 @@ def contrast(console: Console, result: dict[str, Any]) -> None:
                 for side in ("a", "b"):
                     explained.add_row(escape(f"{side.upper()} {row[side]}"), row["hop_class"], *_side(found[f"of_{side}"]))
         console.print(table)
+        # The last row pools them.
+        sides = (f"{s.upper()} cut {row[f'cut_{s}']}, failed {row[f'failed_{s}']}" for s in ("a", "b"))
+        console.print(f"{'; '.join(sides)}, of {row['questions']} questions", highlight=False, soft_wrap=True)
+        _say_fallbacks(console, row, "ab")
         if "evidence" in result:
             console.print(explained)
     for title, rows in groupby(result["interactions"], lambda row: _interaction_title(result, row)):
@@ -42,6 +48,7 @@ def contrast(console: Console, result: dict[str, Any]) -> None:
             counts = [str(count) for count in (row["questions"], *row["correct"])]
             table.add_row(row["hop_class"], *counts, f"{float(row['points']):+.2f}", _interval(row))
         console.print(table)
+        _say_fallbacks(console, row, "abcd")
     bootstrap = result["bootstrap"]
     console.print(
         f"bootstrap over question texts: {bootstrap['replicates']} replicates, seed {bootstrap['seed']}; Holm over the rows of "
@@ -49,6 +56,18 @@ def contrast(console: Console, result: dict[str, Any]) -> None:
         highlight=False,
         soft_wrap=True,
     )
+    if any("no_width" in row for row in (*result["contrasts"], *result["interactions"])):
+        console.print(NO_WIDTH_NOTE, highlight=False, markup=False)
+
+
+def _say_fallbacks(console: Console, row: dict[str, Any], sides: str) -> None:
+    """Of the last row, which is of all questions of the population, unless no side shows a fallback."""
+    if "fallbacks" in row:
+        counts = ", ".join(f"{s.upper()} {row[s]} {count}" for s, count in zip(sides, row["fallbacks"], strict=True))
+        console.print(
+            escape(f"of {row['questions']} questions, shown a fallback and not the view's own choice: {counts}"),
+            highlight=False,
+        )
 
 
 def _title(result: dict[str, Any], row: dict[str, Any]) -> str:
@@ -76,7 +95,7 @@ def _declared(row: dict[str, Any]) -> str:
 
 
 def _interval(row: dict[str, Any]) -> str:
-    return f"[{row['low']}, {row['high']}]"
+    return f"[{row['low']}, {row['high']}]{NO_WIDTH * ('no_width' in row)}"
 
 
 def _p(p: str | None) -> str:

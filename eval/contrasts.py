@@ -8,11 +8,12 @@ from dataclasses import dataclass
 from typing import Any
 
 import msgspec
+from msgspec import UNSET
 
 from eval.outcomes import evidence_outcomes
 from eval.records import Contrast, Interaction
 from eval.score import sealed_blind
-from eval.scored import Scored, by_hops
+from eval.scored import Scored, Scores, by_hops
 from eval.statistics import (
     REPLICATES,
     SEED,
@@ -23,9 +24,10 @@ from eval.statistics import (
     interaction_values,
     mcnemar,
     mcnemar_chi_square,
+    no_width,
 )
 from offline.analysis import DeclaredContrast, DeclaredInteraction
-from offline.errors import ConfigurationError, StateError
+from offline.errors import CommandError
 
 # reader, or None and a view: the declared contrasts that Holm's correction takes together
 Family = tuple[str | None, str | None]
@@ -35,13 +37,13 @@ def contrasts(scored: Scored, asked: Sequence[DeclaredContrast], metric: str) ->
     """A row for each hop class that occurs, then one that pools them if there are several.
 
     Holm's family is all rows of the declared contrasts of one reader (of two readers: of one view) by one metric, asked for or
-    not. StateError for a metric that is not stored; ConfigurationError for an unknown population.
+    not. CommandError for a metric that is not stored, or an unknown population.
     """
     if metric not in scored.metrics:
-        raise StateError(f"--metric {metric}: not stored; there are {', '.join(scored.metrics) or 'none'}")
-    declared = {_identity(contrast): contrast for contrast in scored.analysis.contrasts}
-    families = {_family(contrast) for contrast in asked if _identity(contrast) in declared}
-    needed = {**{_identity(c): c for c in declared.values() if _family(c) in families}, **{_identity(c): c for c in asked}}
+        raise CommandError(f"--metric {metric}: not stored; there are {', '.join(scored.metrics) or 'none'}")
+    declared = {contrast.identity: contrast for contrast in scored.analysis.contrasts}
+    families = {_family(contrast) for contrast in asked if contrast.identity in declared}
+    needed = {**{c.identity: c for c in declared.values() if _family(c) in families}, **{c.identity: c for c in asked}}
     members = scored.populations(contrast.population for contrast in needed.values())
     rows = {key: list(_rows(scored, c, members[c.population], metric, key in declared)) for key, c in needed.items()}
     for family in families:
@@ -49,12 +51,7 @@ def contrasts(scored: Scored, asked: Sequence[DeclaredContrast], metric: str) ->
         p_values = [mcnemar(row.only_a, row.only_b) for row in (rows[key][number] for key, number in tested)]
         for (key, number), p in zip(tested, holm(p_values), strict=True):
             rows[key][number] = msgspec.structs.replace(rows[key][number], holm_p=_p(p))
-    return [row for contrast in asked for row in rows[_identity(contrast)]]
-
-
-def _identity(contrast: DeclaredContrast) -> tuple[object, ...]:
-    """B against A is the same test as A against B."""
-    return (frozenset((contrast.a, contrast.b)), contrast.reader, contrast.view, contrast.population)
+    return [row for contrast in asked for row in rows[contrast.identity]]
 
 
 def _family(contrast: DeclaredContrast) -> Family:
@@ -65,11 +62,13 @@ def _rows(
     scored: Scored, contrast: DeclaredContrast, members: frozenset[str], metric: str, declared: bool
 ) -> Iterator[Contrast]:
     a, b = scored.sides(contrast)
+    views = (contrast.a, contrast.b) if contrast.view is None else (contrast.view, contrast.view)
     for hop_class, questions in by_hops(a, members, contrast.population):
         outcomes = [(a[question].metrics[metric], b[question].metrics[metric]) for question in questions]
         pairs = count_pairs(outcomes)
         texts = [scored.texts[question] for question in questions]
-        low, high = bootstrap([one - other for one, other in outcomes], texts)
+        differences = [one - other for one, other in outcomes]
+        low, high = bootstrap(differences, texts)
         statistic, chi_square_p = mcnemar_chi_square(pairs.only_a, pairs.only_b)
         yield Contrast(
             a=contrast.a,
@@ -85,6 +84,10 @@ def _rows(
             only_a=pairs.only_a,
             only_b=pairs.only_b,
             neither=pairs.neither,
+            cut_a=_cut(a, questions),
+            cut_b=_cut(b, questions),
+            failed_a=_failed(a, questions),
+            failed_b=_failed(b, questions),
             points=f"{pairs.points:.2f}",
             low=f"{low:.2f}",
             high=f"{high:.2f}",
@@ -93,7 +96,17 @@ def _rows(
             chi_square_p=_p(chi_square_p),
             holm_p=None,
             declared=declared,
+            fallbacks=scored.fallen_back(views, questions),
+            no_width=True if no_width(differences, texts) else UNSET,
         )
+
+
+def _cut(scores: Scores, questions: Sequence[str]) -> int:
+    return sum(scores[question].cut > 0 for question in questions)
+
+
+def _failed(scores: Scores, questions: Sequence[str]) -> int:
+    return sum(scores[question].finish_reason == "error" for question in questions)
 
 
 def _p(p: float) -> str:
@@ -115,7 +128,8 @@ def _interaction(scored: Scored, item: DeclaredInteraction, members: frozenset[s
             for name in questions
         ]
         texts = [scored.texts[question] for question in questions]
-        low, high = bootstrap(interaction_values(outcomes), texts)
+        differences = interaction_values(outcomes)
+        low, high = bootstrap(differences, texts)
         first, second, third, fourth = (sum(column) for column in zip(*outcomes, strict=True))
         yield Interaction(
             a=item.a,
@@ -133,6 +147,8 @@ def _interaction(scored: Scored, item: DeclaredInteraction, members: frozenset[s
             low=f"{low:.2f}",
             high=f"{high:.2f}",
             declared=item in scored.analysis.interactions,
+            fallbacks=scored.fallen_back((item.a, item.b, item.c, item.d), questions),
+            no_width=True if no_width(differences, texts) else UNSET,
         )
 
 
@@ -150,31 +166,31 @@ class Asked:
     population: str | None = None
 
     def contrasts(self, scored: Scored) -> list[DeclaredContrast]:
-        """The contrasts; ConfigurationError where the question makes no sense, StateError if no reader reads both views."""
+        """The contrasts; CommandError where the question makes no sense, or no reader reads both views."""
         if (self.a is None) != (self.b is None):
-            raise ConfigurationError("--a and --b go together")
+            raise CommandError("--a and --b go together")
         if self.view is not None and self.reader is not None:
-            raise ConfigurationError("with --view, --a and --b are readers of it; leave --reader out")
+            raise CommandError("with --view, --a and --b are readers of it; leave --reader out")
         if self.a is None or self.b is None:
             return self._declared(scored)
         if self.a == self.b:
-            raise ConfigurationError(f"--a and --b are both {self.a!r}; name two")
+            raise CommandError(f"--a and --b are both {self.a!r}; name two")
         population = self.population or "all"
         if self.view is not None:
             return [DeclaredContrast(self.a, self.b, population, view=self.view)]
         readers = scored.readers_of(self.a, self.b) if self.reader is None else [self.reader]
         if not readers:
-            raise StateError(f"{scored.run.path}: no reader reads both {self.a!r} and {self.b!r}")
+            raise CommandError(f"{scored.run.path}: no reader reads both {self.a!r} and {self.b!r}")
         return [DeclaredContrast(self.a, self.b, population, reader=name) for name in readers]
 
     def _declared(self, scored: Scored) -> list[DeclaredContrast]:
         found = [c for c in scored.analysis.contrasts if self.reader in (None, c.reader) and self.view in (None, c.view)]
         if not found and not self.interactions(scored):
-            raise ConfigurationError(
+            raise CommandError(
                 f"{scored.run.path}: the experiment declares no such contrast; name two views of a reader, `--a VIEW --b VIEW`"
             )
         over = [msgspec.structs.replace(c, population=self.population or c.population) for c in found]
-        return list({_identity(contrast): contrast for contrast in over}.values())
+        return list({contrast.identity: contrast for contrast in over}.values())
 
     def interactions(self, scored: Scored) -> list[DeclaredInteraction]:
         """The declared interactions, unless two views or readers are named."""

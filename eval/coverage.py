@@ -6,7 +6,7 @@ exactly what is counted.
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cache, reduce
+from functools import cache, lru_cache, reduce
 from operator import add, attrgetter
 from typing import Any
 
@@ -24,8 +24,10 @@ from offline.steps import compiled, read_data, read_evidence, read_extraction, r
 from offline.views import find_view
 from offline.views.retrieval import RetrievalView
 from readers.pins import locate
-from readers.seal import reads_folder
 from readers.tokens import ChatTokenizer
+
+# Whole texts that are remembered, at least one for each view of a question: some views show every question the same.
+_TEXTS = 64
 
 # A packet with what it is about and what it shows.
 Shown = tuple[Question, Packet, Evidence]
@@ -78,7 +80,7 @@ class Judged:
 
 
 class Judge:
-    """Counts what packets hold. Evidence repeats its records, so what is asked of a line is asked once.
+    """Counts what packets hold. Evidence repeats its records and itself, so what was asked of a line or text is remembered.
 
     count: tokens of a text, None if nothing counts them.
     """
@@ -90,6 +92,8 @@ class Judge:
         self._objects = {s.text: frozenset(normalise_answer(t.object) for t in s.triples) for s in extraction.statements}
         self._normalise = cache(normalise_answer)
         self._count = None if count is None else cache(count)
+        self._whole = lru_cache(maxsize=_TEXTS)(self.normalise)
+        self._size = lru_cache(maxsize=_TEXTS)(self.tokens)
 
     def judge(self, memory: Memory, shown: Iterable[Shown]) -> Iterator[Judged]:
         """The counts of packets about one history, one by one."""
@@ -107,7 +111,7 @@ class Judge:
                 cmc_keys=len(keys),
                 cmc_keys_shown=keys_shown,
                 complete=int(0 < len(keys) == keys_shown),
-                tokens=self.tokens(evidence.text),
+                tokens=self._size(evidence.text),
                 truncated=int(packet.truncated),
                 fallbacks=int(packet.fallback is not None),
             )
@@ -115,8 +119,8 @@ class Judge:
 
     def holds_gold(self, question: str, text: str) -> bool:
         """Whether a normalised gold of a question is a substring of a normalised evidence text."""
-        text = self.normalise(text)
-        return any(normalise_answer(gold) in text for gold in self._golds[question])
+        whole = self._whole(text)
+        return any(normalise_answer(gold) in whole for gold in self._golds[question])
 
     def normalise(self, text: str) -> str:
         """What `normalise_answer` makes of a text, line by line: a line break is white space to it."""
@@ -159,14 +163,15 @@ def coverage(
 def token_counter(run: RunFolder, experiment: ResolvedExperiment) -> Callable[[str], int] | None:
     """What counts a text's tokens for the first reader; None if nothing on this machine does, for nothing is downloaded.
 
-    A sealed run keeps the tokenizer. A served model's, nobody here can see.
+    A sealed run keeps the tokenizer, unless it was published without. A served model's, nobody here can see.
     """
     if not experiment.readers or experiment.readers[0].reader.model.served is not UNSET:
         return None
     reader = experiment.readers[0].reader
-    kept = reads_folder(run, reader.name) / "tokenizer"
+    kept = f"reads/{reader.name}/tokenizer"
     try:
-        folder = kept if reader.name in run.sealed_readers() else locate(reader, fetch=False)
+        keeps = reader.name in run.sealed_readers() and not run.lacks(kept)
+        folder = run.files_of(kept) if keeps else locate(reader, fetch=False)
         return ChatTokenizer.of(reader, folder).count
     except (ConfigurationError, ModelError):
         return None

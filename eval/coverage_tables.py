@@ -16,7 +16,8 @@ def coverage(console: Console, result: dict[str, Any], by: str | None) -> None:
     """What evidence holds, by view and hop class; `by` length: by history length too; by hops: by their exact number.
 
     cmc's keys %: the share of the records that cmc is about that this view shows. complete: questions of which it shows them
-    all. records and tokens are means (characters, where no tokenizer is at hand), truncated counts packets.
+    all. records and tokens are means (characters, where no tokenizer is at hand), truncated counts packets; so does fallback,
+    which has a column only where there is any.
     """
     if by == "hops" and "by_hops" not in result:
         console.print("no question of this run says its number of hops", highlight=False)
@@ -24,7 +25,8 @@ def coverage(console: Console, result: dict[str, Any], by: str | None) -> None:
     rows = list(_rows(result, by))
     size = "characters" if any(cell["tokens"] is None for _, cell in rows) else "tokens"
     heads = ("\nview", "\nlength", "\nhops") if by == "length" else ("\nview", "\nhops")
-    table = new_table("what evidence holds", heads, (*_NUMBERS, f"\n{size}", "\ntruncated"))
+    fallback = any(cell["fallbacks"] for _, cell in rows)
+    table = new_table("what evidence holds", heads, (*_NUMBERS, f"\n{size}", "\ntruncated", *["fall-\nback"] * fallback))
     table.padding = 0
     for names, cell in rows:
         table.add_row(
@@ -37,6 +39,7 @@ def coverage(console: Console, result: dict[str, Any], by: str | None) -> None:
             f"{cell['records'] / cell['questions']:.1f}",
             f"{cell[size] / cell['questions']:.0f}",
             str(cell["truncated"]),
+            *[str(cell["fallbacks"])] * fallback,
         )
     console.print(table)
 

@@ -24,12 +24,13 @@ from offline.configuration import find_config, load_yaml
 from offline.errors import ModelError
 from offline.experiment import GrammarForms, ReaderPlan, ResolvedExperiment, RetrievalSettings
 from offline.loaders import kind_of
-from offline.models import Encoder, Reranker
+from offline.models import Encoder, Reader, Reranker
 from offline.run_folder import RunFolder
 from offline.steps import ModelWork, compiled, model_work, read_data, read_evidence, read_packets
 from offline.views.retrieval import lexical
 from readers.calls import Caller, Prepared
 from readers.pins import find_tokenizer, fingerprint, identify, locate, missing
+from readers.probe import SAMPLE, spread
 from readers.read import freeze_requests
 from readers.records import Model, Output, StageCounts
 from readers.requests import make_settings
@@ -172,7 +173,8 @@ def _estimate(
 ) -> dict[str, Any]:
     """Requests and tokens of one reader: counted with its tokenizer if that is to be had, else guessed from characters.
 
-    views: what stands for each of its views, one as often as it stands for another.
+    views: what stands for each of its views, one as often as it stands for another. Tokens and minutes are with the
+    certificate's readings; `certificate` says which part of them those are.
     """
     reader = plan.reader
     found = find_tokenizer(reader)
@@ -192,20 +194,30 @@ def _estimate(
     again = [inputs[view] for number, view in enumerate(views) if view in views[:number]]
     shared = {name: size for each in inputs.values() for name, size in each.items()}
     sizes = [size for each in (shared, *again) for size in each.values()]
-    distinct, tokens = len(sizes), sum(sizes)
+    probed, readings = spread(sorted(sizes, reverse=True), SAMPLE if reader.probe is UNSET else reader.probe), _readings(reader)
+    certificate = {"sample": len(probed), "readings": readings, "input_tokens": readings * sum(probed)}
+    tokens, answers = sum(sizes) + certificate["input_tokens"], len(sizes) + readings * len(probed)
     into, out = rates.input or reader.input_rate, rates.output or reader.output_rate
-    seconds = tokens / into + distinct * min(ANSWER_TOKENS, reader.output_cap) / out if into and out else None
+    seconds = tokens / into + answers * min(ANSWER_TOKENS, reader.output_cap) / out if into and out else None
     return {
-        "questions": len(views) * len(read_data(run).questions),
-        "requests": distinct,
+        "scheduled": len(views) * len(read_data(run).questions),
+        "requests": len(sizes),
         "input_tokens": tokens,
         "tokens_counted": counted,
-        "output_tokens_at_most": distinct * reader.output_cap,
+        "output_tokens_at_most": answers * reader.output_cap,
+        "certificate": certificate if probed else None,
         "rate": {"input": into, "output": out} if seconds is not None else None,
         "minutes": None if seconds is None else round(seconds / 60, 1),
         "download": None if lacking is None else {"model": lacking.model, "bytes": lacking.size},
         **({"note": note} if note else {}),
     }
+
+
+def _readings(reader: Reader) -> int:
+    """How often the certificate reads its sample: alone, in two orders of batches, twice more through vLLM's prefix cache."""
+    in_batches = 2 if reader.batch_size > 1 else 0
+    warm = 2 if reader.engine == "vllm" and reader.options.get("enable_prefix_caching", True) else 0
+    return 1 + in_batches + warm
 
 
 def _pipelines(run: RunFolder, experiment: ResolvedExperiment, plan: ReaderPlan) -> dict[str, int]:

@@ -71,10 +71,12 @@ def downstream(
     golds: None counts no gold answer.
     """
     asked: list[_Asked] = []
-    compiled = (memories(histories, one, experiment.settings, experiment.prompt.heading) for one in (extraction, reference))
-    for ours, theirs in zip(*compiled, strict=True):
-        about = [question for question in questions if question.history == ours.history.id]
-        asked += _ask(ours, theirs, about, (extraction, reference), alignment, experiment, golds)
+    settings, heading = experiment.settings, experiment.prompt.heading
+    compiled = (memories(histories, questions, one, settings, heading) for one in (extraction, reference))
+    labels = {question.id: () for question in questions} if golds is None else golds
+    judges = (Judge(extraction, labels), Judge(reference, labels))
+    for (ours, about), (theirs, _) in zip(*compiled, strict=True):
+        asked += _ask(ours, theirs, about, judges, alignment, experiment)
     classes = dict.fromkeys(item.question.hop_class for item in asked)
     cells = {name: _cell([item for item in asked if item.question.hop_class == name], golds is not None) for name in classes}
     if len(classes) > 1:
@@ -91,13 +93,10 @@ def _ask(
     ours: Memory,
     theirs: Memory,
     about: Sequence[Question],
-    extractions: tuple[Extraction, Extraction],
+    judges: tuple[Judge, Judge],
     alignment: Alignment,
     experiment: ResolvedExperiment,
-    golds: Mapping[str, Sequence[str]] | None,
 ) -> Iterator[_Asked]:
-    labels = {question.id: () for question in about} if golds is None else golds
-    judges = [Judge(extraction, labels) for extraction in extractions]
     shown = [_shown(memory, about, experiment) for memory in (ours, theirs)]
     # cmc's records are the reference's on both sides; a value is what the extraction itself takes for one.
     counts = [[judged.counts for judged in judges[1].judge(theirs, packets)] for packets in shown]

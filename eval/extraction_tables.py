@@ -6,42 +6,35 @@ from typing import Any
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
-from rich.text import Text
 
 from eval.extraction_downstream import CAUSES
 from eval.extraction_quality import ERRORS, OVERWRITTEN
-from eval.tables import new_table, percent, printable
+from eval.tables import more, new_table, percent, printable, short_line
 
 # Entries of a list that are printed; --json prints all.
 _SHOWN = 8
-_WIDTH = 100
 
 
 def quality(console: Console, result: dict[str, Any]) -> None:
     """The comparison, part by part."""
     texts = result["texts"]
-    _line(console, f"extraction of {result['run']} against {result['reference']}: {texts['compared']} distinct texts in common")
+    compared = f"{texts['compared']} distinct texts in common"
+    short_line(console, f"extraction of {result['run']} against {result['reference']}: {compared}")
     for side, name in (("only_extraction", "extraction"), ("only_reference", "reference")):
         if texts[side]:
-            _line(console, f"not compared: {texts[side]} texts that only the {name} has")
+            short_line(console, f"not compared: {texts[side]} texts that only the {name} has")
     console.print(_statuses(result["statuses"]))
     console.print(_agreement(result))
     _counts(console, "errors of triples", "errors", ERRORS, result["errors"]["counts"])
     _examples(console, result["errors"]["items"])
     if unmapped := result["relations"]["unmapped"]:
-        _line(console, f"relations that share no fact with the reference: {len(unmapped)}: {', '.join(unmapped)}")
+        short_line(console, f"relations that share no fact with the reference: {len(unmapped)}: {', '.join(unmapped)}")
         console.out("")
     _spread(console, "merged", "comes from", result["relations"]["merges"])
     _spread(console, "split", "is spread over", result["relations"]["splits"])
     overwritten = result["linking"]["overwritten"]
     _counts(console, f"what becomes of {overwritten['keys']} overwritten keys", "keys", OVERWRITTEN, overwritten)
     _downstream(console, result["downstream"])
-
-
-def _line(console: Console, text: str) -> None:
-    line = Text(printable(text))
-    line.truncate(_WIDTH, overflow="ellipsis")
-    console.out(line.plain, highlight=False)
 
 
 def _statuses(cells: Iterable[dict[str, Any]]) -> Table:
@@ -73,11 +66,11 @@ def _counts(console: Console, title: str, what: str, meaning: dict[Any, str], co
 
 def _examples(console: Console, items: Sequence[dict[str, Any]]) -> None:
     for item in items[:_SHOWN]:
-        _line(console, f"  {item['kind']}: {item['text']}")
+        short_line(console, f"  {item['kind']}: {item['text']}")
         for side in ("reference", "extraction"):
             if (triple := item[side]) is not None:
-                _line(console, f"    {side}: {triple['subject']} | {triple['relation']} | {triple['object']}")
-    _more(console, len(items) - _SHOWN, "errors")
+                short_line(console, f"    {side}: {triple['subject']} | {triple['relation']} | {triple['object']}")
+    more(console, len(items) - _SHOWN, "errors")
     if items:
         console.out("")
 
@@ -87,23 +80,18 @@ def _spread(console: Console, what: str, how: str, found: Sequence[dict[str, Any
         return
     console.out(f"relations that are {what}: {len(found)}", highlight=False)
     for entry in found[:_SHOWN]:
-        _line(console, f"  {entry['relation']} {how} {len(entry['parts'])}")
+        short_line(console, f"  {entry['relation']} {how} {len(entry['parts'])}")
         for part in entry["parts"][:_SHOWN]:
-            _line(console, f"    {part['relation']}: {part['facts']} facts, such as {part['example']}")
-        _more(console, len(entry["parts"]) - _SHOWN, "relations", "    ")
-    _more(console, len(found) - _SHOWN, "relations")
+            short_line(console, f"    {part['relation']}: {part['facts']} facts, such as {part['example']}")
+        more(console, len(entry["parts"]) - _SHOWN, "relations", "    ")
+    more(console, len(found) - _SHOWN, "relations")
     console.out("")
-
-
-def _more(console: Console, count: int, what: str, indent: str = "  ") -> None:
-    if count > 0:
-        console.out(f"{indent}… {count} more {what} (--json prints all)", highlight=False)
 
 
 def _downstream(console: Console, found: dict[str, Any]) -> None:
     """Records and characters are means; keys shown: of the records that the reference's cmc is about."""
     if left := found["questions_left_out"]:
-        _line(console, f"downstream without {left} questions about histories that the reference does not have whole")
+        short_line(console, f"downstream without {left} questions about histories that the reference does not have whole")
     if "by_hops" not in found:
         return
     gold = "gold_in_evidence" in next(iter(found["by_hops"].values()))["reference"]
@@ -133,5 +121,5 @@ def _downstream(console: Console, found: dict[str, Any]) -> None:
     causes.add_row("outdated", "an earlier value is shown, lacking or not", *outdated)
     console.print(causes)
     for item in found["lacking"][:_SHOWN]:
-        _line(console, f"  {item['question']}: {item['cause']}, [{item['position']}] {item['text']}")
-    _more(console, len(found["lacking"]) - _SHOWN, "questions")
+        short_line(console, f"  {item['question']}: {item['cause']}, [{item['position']}] {item['text']}")
+    more(console, len(found["lacking"]) - _SHOWN, "questions")

@@ -11,7 +11,7 @@ from eval.screens import SCREENS
 from offline.experiment import ResolvedExperiment
 from offline.records import Question
 from offline.run_folder import RunFolder
-from offline.steps import compiled, read_data
+from offline.steps import compiled, read_data, read_extraction
 
 
 class Sensitivity(msgspec.Struct, frozen=True):
@@ -55,6 +55,28 @@ def screen_labels(run: RunFolder, experiment: ResolvedExperiment, golds: Mapping
             for name, screen in SCREENS.items():
                 found[name, question.id] = list(screen(question, golds[question.id], memory))
     return [finding for name in SCREENS for question in read_data(run).questions for finding in found[name, question.id]]
+
+
+def unresolved(run: RunFolder) -> dict[str, dict[str, int]]:
+    """Histories of which the extraction leaves statements unresolved, and how many of how many."""
+    texts = {statement.text for statement in read_extraction(run).statements if statement.status == "unresolved"}
+    counts = {
+        history.id: {"unresolved": sum(s.text in texts for s in history.statements), "statements": len(history.statements)}
+        for history in read_data(run).histories
+    }
+    return {name: count for name, count in counts.items() if count["unresolved"]}
+
+
+def unresolved_line(found: Mapping[str, Mapping[str, int]]) -> str:
+    """What `unresolved` means for the superseded screen, in a sentence; empty if every statement is resolved."""
+    if not found:
+        return ""
+    left, of = (sum(counts[name] for counts in found.values()) for name in ("unresolved", "statements"))
+    where = f"history {next(iter(found))!r}" if len(found) == 1 else f"{len(found)} histories"
+    return (
+        f"superseded takes the extraction at its word, and that leaves {left} of {of} statements of {where} unresolved: one of "
+        "them may state a flagged gold once more, or overwrite one that is not flagged"
+    )
 
 
 def flagged_by(findings: Iterable[Finding]) -> dict[str, set[str]]:
@@ -105,6 +127,7 @@ def audit_labels(
     found = populations(run, experiment, golds, names)
     return {
         "questions": len(questions),
+        "unresolved": unresolved(run),
         "screens": {name: _by_hops(questions, ids) for name, ids in flagged.items()},
         "populations": {name: _by_hops(questions, ids) for name, ids in found.items()},
         "findings": [msgspec.to_builtins(finding) for finding in findings],

@@ -5,13 +5,12 @@ from typing import Any
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
-from rich.text import Text
 
-from eval.tables import new_table, percent, printable
+from eval.label_audit import unresolved_line
+from eval.tables import more, new_table, percent, printable, short_line
 
 # Findings of each screen, and links of a chain, that are printed; --json prints all.
 _FINDINGS, _LINKS = 8, 8
-_WIDTH = 100
 _MEANING = {
     "superseded": "a gold is an earlier value that the history overwrites",
     "in_question": "a gold occurs in its own question",
@@ -27,8 +26,9 @@ def labels(console: Console, result: dict[str, Any]) -> None:
     for name, counts in result["screens"].items():
         screens.add_row(name, _MEANING[name], *(str(counts[hop_class]) for hop_class in hops))
     console.print(screens)
+    if line := unresolved_line(result["unresolved"]):
+        console.print(printable(line), markup=False, highlight=False)
     sizes = new_table("populations", ("name",), hops)
-    _fold(sizes)
     for name, counts in result["populations"].items():
         sizes.add_row(escape(printable(name)), *(str(counts[hop_class]) for hop_class in hops))
     console.print(sizes)
@@ -38,11 +38,10 @@ def labels(console: Console, result: dict[str, Any]) -> None:
         console.print(f"without sensitivity of the headlines: {printable(result['note'])}", markup=False, highlight=False)
     else:
         for reader, views in result["sensitivity"].items():
-            console.print(_sensitivity(reader, views))
-
-
-def _fold(table: Table) -> None:
-    table.columns[0].no_wrap, table.columns[0].overflow = False, "fold"
+            table = _sensitivity(reader, views)
+            console.print(
+                table if table.row_count else f"{escape(reader)}: no question is flagged, so no headline depends on it"
+            )
 
 
 def _findings(console: Console, screen: str, findings: list[dict[str, Any]]) -> None:
@@ -50,24 +49,13 @@ def _findings(console: Console, screen: str, findings: list[dict[str, Any]]) -> 
         return
     console.out(f"{screen}: {_MEANING[screen]}", highlight=False)
     for finding in findings[:_FINDINGS]:
-        _line(console, f"  {finding['question']}  gold {finding['gold']!r}")
-        _line(console, f"    {finding['detail']}")
+        short_line(console, f"  {finding['question']}  gold {finding['gold']!r}")
+        short_line(console, f"    {finding['detail']}")
         for link in finding["chain"][:_LINKS]:
-            _line(console, f"    {'current' if link['current'] else 'earlier'}  {link['record']}")
-        _more(console, "    ", len(finding["chain"]) - _LINKS, "records")
-    _more(console, "  ", len(findings) - _FINDINGS, "findings")
+            short_line(console, f"    {'current' if link['current'] else 'earlier'}  {link['record']}")
+        more(console, len(finding["chain"]) - _LINKS, "records", "    ")
+    more(console, len(findings) - _FINDINGS, "findings")
     console.out("")
-
-
-def _line(console: Console, text: str) -> None:
-    line = Text(printable(text))
-    line.truncate(_WIDTH, overflow="ellipsis")
-    console.out(line.plain, highlight=False)
-
-
-def _more(console: Console, indent: str, count: int, what: str) -> None:
-    if count > 0:
-        console.out(f"{indent}… {count} more {what} (--json prints all)", highlight=False)
 
 
 def _sensitivity(reader: str, views: dict[str, Any]) -> Table:
@@ -75,7 +63,6 @@ def _sensitivity(reader: str, views: dict[str, Any]) -> Table:
     headings = ("\nasked", "\nsubem", "\n%", "\nflagged", "right of\nunflagged", "\n%", "lowest\n%", "highest\n%")
     title = f"{reader}: subem without flagged questions, and if all of them were wrong or right"
     table = new_table(escape(title), ("\nview", "\nhops", "\nscreen"), headings)
-    _fold(table)
     for view, cells in views.items():
         for hop_class, screens in cells.items():
             for screen, cell in screens.items():

@@ -9,16 +9,17 @@ from typing import Any, get_args
 import msgspec
 
 from eval.asked import Asked, read_asked
-from eval.compare import pin_text
+from eval.extracted_by import extracted_by
 from eval.published import Published, published
 from eval.score import sealed_blind
 from eval.scored import Scored
 from eval.statistics import wilson
 from eval.tables import percent
 from offline.canonical import read_record
-from offline.errors import ConfigurationError, StateError
+from offline.errors import CommandError, ConfigurationError
 from offline.experiment import ReaderPlan
 from offline.loaders import kind_of
+from offline.models import pin_text
 from offline.records import HopClass, Packet
 from offline.run_folder import RunFolder
 from offline.steps import read_packets
@@ -29,12 +30,12 @@ PUBLISHED_METRIC = "subem"
 
 
 def main_table(scored: Scored, metric: str, by_length: bool, with_published: bool) -> dict[str, Any]:
-    """The table as `coldread table --format json` prints it; StateError unless the run is scored by this metric."""
+    """The table as `coldread table --format json` prints it; CommandError unless the run is scored by this metric."""
     if with_published and metric != PUBLISHED_METRIC:
         raise ConfigurationError(f"published figures are of {PUBLISHED_METRIC}; leave out --metric {metric}, or --published")
     run, experiment = scored.run, scored.experiment
     if metric not in scored.metrics:
-        raise StateError(f"--metric {metric}: not stored in {run.path}; there are {', '.join(scored.metrics)}")
+        raise CommandError(f"--metric {metric}: not stored in {run.path}; there are {', '.join(scored.metrics)}")
     given = published(kind_of(experiment.data)) if with_published else Published("", {}, ())
     packets = {view: {p.question: p for p in found} for view, found in read_packets(run, experiment.views).items()}
     readers = {plan.reader.name: _reader(run, plan, scored.seals[plan.reader.name]) for plan in experiment.readers}
@@ -60,6 +61,7 @@ def main_table(scored: Scored, metric: str, by_length: bool, with_published: boo
         "hop_classes": [name for name in get_args(HopClass) if name in classes],
         "rows": rows,
         "readers": readers,
+        "extraction": msgspec.to_builtins(extracted_by(run)),
         "published": msgspec.to_builtins(given) if given.rows else None,
     }
 
@@ -92,7 +94,7 @@ def _groups(asked: Sequence[Asked], by_length: bool) -> Iterator[tuple[str | Non
 
 def summarise(asked: Sequence[Asked], packets: Mapping[str, Packet], metric: str, unit: str) -> dict[str, Any]:
     """Accuracy by hop class and costs. requests: distinct ones given to the model; failed: questions that a fault left
-    without an answer.
+    without an answer; capped: those whose answer the output cap ended.
 
     packets: by question; a pipeline has none.
     """
@@ -106,8 +108,10 @@ def summarise(asked: Sequence[Asked], packets: Mapping[str, Packet], metric: str
         "output_mean": round(sum(item.output_size for item in asked) / len(asked), 1),
         "requests": len({name for item in asked for name in item.requests}),
         "truncated": sum(packets[item.score.question].truncated for item in asked if packets),
+        "fallbacks": sum(packets[item.score.question].fallback is not None for item in asked if packets),
         "cut": sum(item.score.cut > 0 for item in asked),
         "failed": sum(item.score.finish_reason == "error" for item in asked),
+        "capped": sum(item.score.finish_reason == "length" for item in asked),
     }
 
 

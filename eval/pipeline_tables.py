@@ -8,7 +8,7 @@ from rich.markup import escape
 
 from eval.tables import blind_text, new_table, percent
 
-_ANSWERS = ("\nasked", "\nfaults", "ab-\nstained", "fall-\nbacks")
+_ANSWERS = ("\nasked", "\nfaults", "\nnotes", "ab-\nstained", "fall-\nbacks")
 _LISTS = ("\nlists", "\nempty", "mean of\na list", "for-\neign", "con-\ntested")
 _COSTS = {"calls": "calls", "failed": "failed", "input_tokens": "input", "output_tokens": "output"}
 
@@ -34,14 +34,14 @@ def _line(console: Console, text: str) -> None:
 
 def _did(console: Console, found: dict[str, Any]) -> None:
     table = new_table("what they found", ("\npipeline",), (*_ANSWERS, *_LISTS))
-    hops = new_table("hops", ("pipeline",), ("planned", "executed", "first without an answer"))
+    hops = new_table("hops", ("pipeline",), ("planned", "without a plan", "executed", "first without an answer"))
     for name, row in found["pipelines"].items():
         mean = f"{row['candidates'] / row['lists']:.2f}" if row["lists"] else "-"
-        counts = (row[key] for key in ("questions", "faults", "abstained", "fallbacks", "lists", "empty"))
+        counts = (row[key] for key in ("questions", "faults", "noted", "abstained", "fallbacks", "lists", "empty"))
         table.add_row(name, *map(str, counts), mean, str(row["foreign"]), str(row["contested"]))
-        if row["planned"]:
+        if row["planned"] or row["unplanned"]:
             first = ", ".join(f"hop {number}: {count}" for number, count in row["first_failed"].items())
-            hops.add_row(name, str(row["planned"]), str(row["executed"]), first or "-")
+            hops.add_row(name, *(str(row[key]) for key in ("planned", "unplanned", "executed")), first or "-")
     console.print(table)
     if hops.rows:
         console.print(hops)
@@ -54,7 +54,11 @@ def _cost(console: Console, found: dict[str, Any]) -> None:
     for name, row in found["pipelines"].items():
         table.add_row(name, *(str(sum(cost[key] for cost in row["costs"].values())) for key in _COSTS))
     console.print(table)
-    stages = new_table(f"calls and {unit} by stage, each once", ("stage",), (*_COSTS.values(), "seconds"))
+    stages = new_table(
+        f"calls and {unit} by stage, each once; the seconds are not covered by the seal",
+        ("stage",),
+        (*_COSTS.values(), "seconds"),
+    )
     for stage, row in found["stages"].items():
         stages.add_row(stage, *(str(row[key]) for key in _COSTS), row["seconds"] or "-")
     console.print(stages)

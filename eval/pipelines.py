@@ -8,8 +8,8 @@ import msgspec
 
 from eval.audit import verify_run
 from eval.main_table import accuracy
+from eval.metrics import HEADLINE
 from eval.populations import LENGTH
-from eval.report_source import METRIC
 from eval.score import sealed_blind
 from eval.scored import Scored, Scores, by_hops, read_scored
 from eval.statistics import count_pairs
@@ -21,7 +21,7 @@ from extract.pipelines.sh_conflict import LLM
 from extract.pipelines.steps import read_spent
 from extract.pipelines.stored import Stored, read_stored
 from offline.asking import PipelineSettings
-from offline.errors import StateError
+from offline.errors import CommandError, StateError
 from offline.experiment import ReaderPlan
 from offline.run_folder import RunFolder
 from readers.records import Seal
@@ -33,21 +33,24 @@ Traces = dict[str, dict[str, Trace]]
 def pipelines(run: RunFolder, reader: str | None) -> dict[str, Any]:
     """What `coldread pipelines --json` prints. Opens no label; with stored scores it also sets pipelines against each other.
 
-    StateError unless the run is sealed and a reader of it (the one named, if any) serves pipelines.
+    StateError unless the run is sealed and a reader of it serves pipelines, CommandError if the one named serves none.
     """
     experiment = run.experiment()
     plans = [plan for plan in experiment.readers if plan.pipelines and reader in (None, plan.reader.name)]
     if not plans:
         able = ", ".join(plan.reader.name for plan in experiment.readers if plan.pipelines)
-        who = "no reader" if reader is None else f"no reader {reader!r}"
-        raise StateError(f"{run.path} has {who} that serves pipelines; those that do: {able or 'none'}")
+        if not able:
+            raise StateError(
+                f"{run.path} has no reader that serves pipelines; name some under a reader's `pipelines` and start another run"
+            )
+        raise CommandError(f"{run.path} has no reader {reader!r} that serves pipelines; those that do: {able}")
     scored = read_scored(run) if run.has("scores") else None
     seals = verify_run(run) if scored is None else scored.seals
     assert experiment.pipelines  # resolved wherever a reader serves any
     return {
         "run": str(run.path),
         "settings": {name: getattr(experiment.pipelines, name) for name in experiment.pipelines.__struct_fields__[:-1]},
-        "metric": None if scored is None else METRIC,
+        "metric": None if scored is None else HEADLINE,
         "readers": {
             plan.reader.name: _reader(run, plan, experiment.pipelines, seals[plan.reader.name], scored) for plan in plans
         },
@@ -66,6 +69,8 @@ def _reader(run: RunFolder, plan: ReaderPlan, settings: PipelineSettings, seal: 
             found.pipeline: msgspec.to_builtins(found)
             for found in diagnose(stored.traces, stored.candidates, stored.transcript, settings)
         },
+        # They lie beside the sealed files, and whoever holds the run can change them.
+        "seconds_sealed": False,
         "stages": _stages(run, plan.reader.name, stored),
         "agreement": list(_agreement(stored, traces)),
     }
@@ -120,7 +125,7 @@ def _isolation(stored: Stored, settings: PipelineSettings, of: Traces, scores: d
         lengths = (*_by_length(scores[name], shared, LENGTH), *_by_length(scores[name], contested, "contested:"))
         for population, members in (("all", shared), ("contested", contested), *lengths):
             for hop_class, questions in by_hops(scores[name], members, population) if members else ():
-                right = [(scores[code][q].metrics[METRIC], scores[name][q].metrics[METRIC]) for q in questions]
+                right = [(scores[code][q].metrics[HEADLINE], scores[name][q].metrics[HEADLINE]) for q in questions]
                 chosen = [(others[q].chosen, traces[q].chosen) for q in questions]
                 listed = [q for q in questions if given[q]]
                 yield {
@@ -162,7 +167,7 @@ def _complementarity(of: Traces, scores: dict[str, Scores]) -> Iterator[dict[str
         if direct is None:
             continue
         for hop_class, questions in by_hops(ours, frozenset(ours), "all"):
-            pairs = count_pairs((ours[q].metrics[METRIC], scores[direct][q].metrics[METRIC]) for q in questions)
+            pairs = count_pairs((ours[q].metrics[HEADLINE], scores[direct][q].metrics[HEADLINE]) for q in questions)
             yield {
                 "pipeline": name,
                 "direct": direct,

@@ -2,8 +2,9 @@
 
 `all`, and `length:NAME` for each history length; lists of question ids that the experiment declares.
 `non_overflow`: the whole history fits the evidence budget, so that no view of it is cut, and no sealed reader's input cap cut
-what it was given. Under the shared window's 60,000 characters those are the 200 questions of the 6k histories. The published
-600 are of the grammar grid, which has no budget: its reader's cap of 262,144 tokens cuts the raw history of the other 200.
+a view that it was given. It says nothing about pipelines: what those retrieve, and so what is left out, hangs on answers.
+Under the shared window's 60,000 characters those are the 200 questions of the 6k histories. The published 600 are of the
+grammar grid, which has no budget: its reader's cap of 262,144 tokens cuts the raw history of the other 200.
 `key_change`, `same_keys`: cmc and prior_refresh choose different keys, or the same ones.
 `flagged`, `unflagged`: the superseded-label screen flags the question, or does not.
 `contested`: the history states two values of a key of an anchor, so that an answer taken from the question's own subject has to
@@ -17,7 +18,7 @@ from collections.abc import Callable, Mapping, Sequence
 from eval.screens import superseded
 from offline.analysis import Analysis
 from offline.canonical import read_lines
-from offline.errors import ConfigurationError
+from offline.errors import ColdreadError, CommandError, ConfigurationError
 from offline.experiment import ResolvedExperiment
 from offline.memory import Memory
 from offline.records import Question
@@ -73,10 +74,10 @@ def population_names(run: RunFolder) -> list[str]:
 def populations(
     run: RunFolder, experiment: ResolvedExperiment, golds: Mapping[str, Sequence[str]], names: Sequence[str]
 ) -> dict[str, frozenset[str]]:
-    """Question ids by population, as asked for; ConfigurationError for a name that there is not."""
+    """Question ids by population, as asked for; CommandError for a name that there is not."""
     data, analysis = read_data(run), experiment.analysis or Analysis()
     for name in names:
-        _check(name, analysis, data)
+        _check(name, analysis, data, CommandError)
     found = _by_history(data) | {name: _listed(data, experiment, name) for name in names if name in analysis.populations}
     if wanted := [name for name in dict.fromkeys(names) if name in _DECIDED]:
         found |= _by_memory(run, experiment, data, golds, wanted)
@@ -99,13 +100,13 @@ def check_populations(experiment: ResolvedExperiment, data: Data | None = None) 
             _listed(data, experiment, name)
 
 
-def _check(name: str, analysis: Analysis, data: Data | None) -> None:
+def _check(name: str, analysis: Analysis, data: Data | None, error: type[ColdreadError] = ConfigurationError) -> None:
     lengths = [f"{LENGTH}NAME"] if data is None else [known for known in _by_history(data) if known != "all"]
     known = ["all", *lengths, *_DECIDED, *analysis.populations]
     if name not in known and not (data is None and name.startswith(LENGTH)):
         close = difflib.get_close_matches(name, known, n=1)
         hint = f"did you mean {close[0]!r}? " if close else ""
-        raise ConfigurationError(f"no population {name!r}; {hint}there are {', '.join(known)}")
+        raise error(f"no population {name!r}; {hint}there are {', '.join(known)}")
 
 
 def _by_history(data: Data) -> dict[str, frozenset[str]]:

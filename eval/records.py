@@ -2,8 +2,11 @@
 
 from typing import Literal
 
+from msgspec import UNSET, UnsetType
+
 from offline.canonical import Record
-from offline.records import HopClass
+from offline.records import HopClass, Status
+from readers.records import StageCounts
 
 
 class Label(Record, frozen=True):
@@ -31,7 +34,8 @@ class LabelOpening(Record, frozen=True):
 class Score(Record, frozen=True):
     """One scheduled question of one reader and view, scored by every metric.
 
-    cut: records that the input cap cut; of a pipeline, retrieved ones that its calls had no room for.
+    cut: records that the input cap cut; of a pipeline, retrieved ones that its calls left out, to the evidence budget or to the
+    input cap.
     """
 
     reader: str
@@ -80,6 +84,32 @@ class Link(Record, frozen=True):
     current: bool
 
 
+class AskedExtractor(Record, frozen=True):
+    """The model that a frontend asked: the name of its reader, its pin as people write it, its engine.
+
+    fingerprint: of its files; of a served model, of what its server is asked for. stages: what its calls cost, in `unit`.
+    catalogue: digest of the names that a person edited, None without. environments: what the engines resolved that answered.
+    """
+
+    name: str
+    model: str
+    fingerprint: str
+    engine: str
+    stages: dict[str, StageCounts]
+    unit: Literal["tokens", "bytes"]
+    catalogue: str | None
+    environments: tuple[dict[str, str], ...]
+
+
+class ExtractedBy(Record, frozen=True):
+    """What made a run's triples. statements: those of all histories by status. extractor: None if no model was asked."""
+
+    frontend: str
+    grammar: str | None
+    statements: dict[Status, int]
+    extractor: AskedExtractor | None
+
+
 class Finding(Record, frozen=True):
     """What one label screen found about one gold of a question; `chain` are the assertions that show it, in reading order."""
 
@@ -94,10 +124,14 @@ class Contrast(Record, frozen=True):
     """A against B on the questions of one population and hop class (`all`: pooled): two views of `reader`, or, where `view` is
     given, two readers of it.
 
-    both .. neither: questions by who answered them, by `metric`. clusters: distinct question texts. points: A's percentage less
+    both .. neither: questions by who answered them, by `metric`. cut_a .. failed_b: questions of each side with a `cut` above
+    0, and those that a fault left without an answer. clusters: distinct question texts. points: A's percentage less
     B's; low, high: its bootstrap 95 % interval, percentage points; two decimals, as strings. chi_square: two decimals.
     mcnemar_p (exact), chi_square_p, holm_p: four significant digits. holm_p: corrected for the declared contrasts of the
     reader; None where the contrast is exploratory. declared: whether the experiment declared it, before anything was read.
+    fallbacks: questions of which A's and B's packets show a fallback, not the view's own choice; unset if none does.
+    no_width: set where all question texts have one and the same difference, as where none is discordant: low and high are then
+    equal because no resample can differ, and say nothing of how sure the points are.
     """
 
     a: str
@@ -113,6 +147,10 @@ class Contrast(Record, frozen=True):
     only_a: int
     only_b: int
     neither: int
+    cut_a: int
+    cut_b: int
+    failed_a: int
+    failed_b: int
     points: str
     low: str
     high: str
@@ -122,12 +160,14 @@ class Contrast(Record, frozen=True):
     holm_p: str | None
     declared: bool
     format: Literal[1] = 1
+    fallbacks: tuple[int, ...] | UnsetType = UNSET
+    no_width: Literal[True] | UnsetType = UNSET
 
 
 class Interaction(Record, frozen=True):
     """(a - b) - (c - d) of four views of a reader: right answers of each, and the contrast in points with its interval.
 
-    points, low, high: as in `Contrast`.
+    points, low, high: as in `Contrast`; fallbacks too, of a, b, c and d; and no_width.
     """
 
     a: str
@@ -146,6 +186,8 @@ class Interaction(Record, frozen=True):
     high: str
     declared: bool
     format: Literal[1] = 1
+    fallbacks: tuple[int, ...] | UnsetType = UNSET
+    no_width: Literal[True] | UnsetType = UNSET
 
 
 class SideEvidence(Record, frozen=True):

@@ -15,14 +15,15 @@ from eval.audit import verify_run
 from eval.labels import read_labels
 from eval.metrics import find_metrics
 from eval.score import score_files, score_inputs
-from extract.frontends import extract, extract_by_model, needs_model
+from extract.frontends import extract, needs_model
 from extract.frontends.records import Extracted
-from extract.pipelines.steps import TRANSCRIPT, replay_pipelines
+from extract.pipelines.steps import TRANSCRIPT, check_inputs, replay_pipelines
 from extract.pipelines.stored import read_stored
-from extract.steps import CALLS, ENVIRONMENTS, TOKENIZER, extracted_files, files_by_model, read_environments
+from extract.steps import CALLS, ENVIRONMENTS, TOKENIZER, extract_again, extracted_files, files_by_model, read_environments
 from offline.asking import Extractor
 from offline.canonical import compare_lines, read_record
 from offline.errors import (
+    AlteredError,
     ExtractionLinkError,
     InputLinkError,
     OutputLinkError,
@@ -34,9 +35,9 @@ from offline.experiment import ReaderPlan, ResolvedExperiment, RetrievalSettings
 from offline.memory import Measure
 from offline.models import Encoder, Reranker
 from offline.records import Packet
-from offline.run_folder import MANIFEST, REPORT, RunFolder, check_files, read_manifest
+from offline.run_folder import REPORT, TOKENIZERS, RunFolder, check_files, read_manifest
 from offline.steps import EXTRACTION_FILES, freeze_run, fresh, model_work, packet_files, read_data, read_evidence, read_packets
-from readers.calls import Caller, Recorded, check_environments, check_transcript
+from readers.calls import check_environments, read_transcript
 from readers.encode import ENCODER, RERANKER
 from readers.probe import certificate_line, certify, foreign_probe
 from readers.read import make_measure
@@ -59,6 +60,8 @@ from readers.tokens import ChatTokenizer, tokenizer_at
 
 # (link, how many of what were checked)
 Report = Callable[[str, str], None]
+# How the detail of a link begins that was not checked.
+SKIPPED = "skipped"
 # Frontends that a replay runs again, those that ask a model on its recorded answers: ours.
 REPLAYED_FRONTENDS = ("grammar", "llm", "hybrid")
 
@@ -82,15 +85,30 @@ def check_packets(run: RunFolder, experiment: ResolvedExperiment, measure: Measu
     return sum(map(len, frozen.packets.values()))
 
 
-def replay(run: RunFolder, report: Report, *, tokens: bool = True, tokenizers: Path | None = None) -> None:
-    """Replay a run; a ReplayError, AlteredError or StateError says what is wrong. `tokens=False` needs no tokenizer.
+def replay(run: RunFolder, say: Report, *, tokens: bool = True, tokenizers: Path | None = None) -> tuple[str, ...]:
+    """Replay a run; the links that were skipped. A ReplayError, AlteredError or StateError says what is wrong.
+
+    `tokens=False` needs no tokenizer.
 
     tokenizers: a folder to take tokenizer files from, for a run published without them.
     """
+    skipped: dict[str, None] = {}
+
+    def report(link: str, detail: str) -> None:
+        if detail.startswith(SKIPPED):
+            skipped[link] = None
+        say(link, detail)
+
     experiment = run.experiment()
-    if tokenizers is not None:
-        run = RunFolder(run.path, _supplied(experiment, tokenizers))
+    kept = _tokenizers(experiment)
+    elsewhere = {} if tokenizers is None else {folder: tokenizer_at(name, tokenizers) for folder, name in kept.items()}
+    run = RunFolder(run.path, elsewhere, may_lack=TOKENIZERS)
     seals = verify_run(run)
+    if tokens and (lacking := [path for folder in kept for path in run.lacks(folder)]):
+        raise AlteredError(
+            f"{lacking[0]} is missing, and token ids need the tokenizer: give a folder that holds it, `--tokenizer FOLDER`, "
+            "or leave them out, `--no-tokens`"
+        )
     files = sum(len(read_manifest(path.parent).files) for path in run.path.rglob("manifest.json"))
     report("files", f"{files} files, {len(seals)} seals")
     _replay_extraction(run, experiment, report, tokens=tokens)
@@ -107,23 +125,24 @@ def replay(run: RunFolder, report: Report, *, tokens: bool = True, tokenizers: P
             _replay_tokens(run, experiment, plan, at, report)
             _replay_pipelines(run, experiment, plan, at, report)
         else:
-            more = ", pipelines too: their calls are token ids" if plan.pipelines else ""
-            report("tokens", f"{plan.reader.name}: skipped, --no-tokens was given{more}")
-        _replay_seal(run, plan, report)
+            report("tokens", f"{SKIPPED} for {plan.reader.name}: --no-tokens was given")
+            if plan.pipelines:
+                report("pipelines", f"{SKIPPED} for {plan.reader.name}: their calls are token ids, and --no-tokens was given")
+        _replay_seal(run, experiment, plan, report)
     if run.has("scores"):
         _replay_scores(run, experiment, report)
     else:
         report("scores", "none stored; run `coldread score` to make them")
     if (run.path / REPORT).exists():
         report("report", f"{REPORT}: not checked, no seal covers it; `coldread report` makes it again")
+    return tuple(skipped)
 
 
-def _supplied(experiment: ResolvedExperiment, tokenizers: Path) -> dict[str, Path]:
-    """Where the tokenizers of an experiment's models lie, by the folders of a run that hold them."""
-    names = {f"reads/{plan.reader.name}/tokenizer": plan.reader.name for plan in experiment.readers}
-    if isinstance(experiment.extractor, Extractor):
-        names[f"extraction/{TOKENIZER}"] = experiment.extractor.reader.name
-    return {folder: tokenizer_at(name, tokenizers) for folder, name in names.items()}
+def _tokenizers(experiment: ResolvedExperiment) -> dict[str, str]:
+    """The models whose tokenizers a run of this experiment keeps, by the folders that hold them."""
+    extractor = experiment.extractor
+    extracting = {f"extraction/{TOKENIZER}": extractor.reader.name} if isinstance(extractor, Extractor) else {}
+    return extracting | {f"reads/{plan.reader.name}/tokenizer": plan.reader.name for plan in experiment.readers}
 
 
 def _replay_extraction(run: RunFolder, experiment: ResolvedExperiment, report: Report, *, tokens: bool) -> None:
@@ -154,16 +173,10 @@ def _extract_again(run: RunFolder, experiment: ResolvedExperiment) -> tuple[Extr
     extractor = experiment.extractor
     if not isinstance(extractor, Extractor):
         raise ExtractionLinkError(f"{folder}: the experiment names no extractor")
-    recorded = Recorded(folder / CALLS)
-    check_files(folder, files_by_model(recorded.transcript.settings))
-    check_environments(folder / ENVIRONMENTS, read_environments(folder), recorded.transcript)
-    tokenizer = ChatTokenizer.of(extractor.reader, run.files_of(f"extraction/{TOKENIZER}"))
-    check_settings(folder / CALLS / SETTINGS, extractor.reader, recorded.transcript.settings, tokenizer)
-    if read_manifest(folder).inputs.get("model") != recorded.transcript.settings.model.fingerprint:
-        raise InputLinkError(f"{folder / CALLS / SETTINGS}: not the model that {MANIFEST} names")
-    caller = Caller(recorded.transcript.settings, tokenizer, recorded)
-    extracted = extract_by_model(read_data(run).histories, experiment, caller)
-    made = check_transcript(recorded, caller.transcript)
+    transcript = read_transcript(folder / CALLS)
+    check_files(folder, files_by_model(transcript.settings))
+    check_environments(folder / ENVIRONMENTS, read_environments(folder), transcript)
+    extracted, made = extract_again(run, experiment, extractor)
     for name, records in extracted_files(extracted).items():
         compare_lines(folder / name, records, ExtractionLinkError, lambda record: f"a {type(record).__name__}")
     return extracted, made
@@ -239,20 +252,28 @@ def _replay_pipelines(run: RunFolder, experiment: ResolvedExperiment, plan: Read
         report("pipelines", f"{plan.reader.name}: {made}")
 
 
-def _replay_seal(run: RunFolder, plan: ReaderPlan, report: Report) -> None:
-    """SealLinkError unless the seal's counts and its certificate are what the files that it covers give."""
+def _replay_seal(run: RunFolder, experiment: ResolvedExperiment, plan: ReaderPlan, report: Report) -> None:
+    """SealLinkError unless the seal's counts, certificate and environments are what the files that it covers give."""
     name = plan.reader.name
     path = reads_folder(run, name) / SEAL
     seal, predictions, probes = read_seal(run, name), read_predictions(run, name), read_probes(run, name)
     check_files(path.parent, [PREDICTIONS, SEAL, TIMINGS, *([PROBES] if path.with_name(PROBES).is_file() else [])])
-    facts = read_stored(run, name).facts() if plan.pipelines else None
-    counted = count(read_requests(path.parent / "requests"), predictions, facts)
+    requests, facts = read_requests(path.parent / "requests"), None
+    if plan.pipelines:
+        stored = read_stored(run, name)
+        check_inputs(run, experiment, plan, stored.transcript.settings.model)
+        facts = stored.facts()
+    counted = count(requests, predictions, facts)
     if seal.counts != counted:
         raise SealLinkError(f"{path}: it states {seal.counts}; what it covers gives {counted}")
     if facts is not None and (seal.sampled or ()) != facts.sampled:
         raise SealLinkError(f"{path}: it says that {seal.sampled or 'none'} sampled; the calls beside it give {facts.sampled}")
     if unknown := [found for found in (facts.environments if facts else ()) if found not in seal.environments]:
         raise SealLinkError(f"{path}: it does not state {unknown[0]}, which answered calls of pipelines")
+    if facts is not None and not requests.requests and seal.environments != facts.environments:
+        raise SealLinkError(
+            f"{path}: it states environments that answered nothing; the calls of pipelines have {facts.environments}"
+        )
     if untrue := foreign_probe(probes, predictions):
         raise SealLinkError(f"{path.with_name(PROBES)}, {untrue}")
     certificate = certify(probes, seal.environments) if probes else UNSET

@@ -11,20 +11,22 @@ from collections import defaultdict
 from pathlib import Path
 from typing import Any
 
-from eval.compare import pin_text
 from eval.coverage import Judged
+from eval.extracted_by import extracted_by, extraction_words
 from eval.grid import Grid
 from eval.label_audit import audit_labels
 from eval.main_grids import grids
 from eval.main_table import main_table
+from eval.metrics import HEADLINE
 from eval.records import Finding
 from eval.report_data import Islands
 from eval.report_grids import contrast_grid, interaction_grid, sensitivity_grid
 from eval.report_plots import HOPS, figures
-from eval.report_source import METRIC, Source, read_source
+from eval.report_source import Source, read_source
 from offline.canonical import write_bytes
 from offline.errors import ConfigurationError
 from offline.loaders import kind_of
+from offline.models import pin_text
 from offline.run_folder import REPORT, RunFolder
 
 _PAGE = Path(__file__).with_name("report_page")
@@ -42,7 +44,7 @@ def write_report(run: RunFolder, out: Path | None = None) -> dict[str, Any]:
 def make_report(run: RunFolder) -> tuple[bytes, dict[str, Any]]:
     """The page, and what it holds in numbers. StateError unless the run is scored; an altered one is refused."""
     source = read_source(run)
-    table = main_table(source.scored, METRIC, True, False)
+    table = main_table(source.scored, HEADLINE, True, False)
     audit = audit_labels(run, source.scored.experiment, source.golds, (), source.all_scores)
     findings = [Finding(**{**found, "chain": ()}) for found in audit["findings"]]
     islands = Islands(source, findings)
@@ -60,7 +62,7 @@ def make_report(run: RunFolder) -> tuple[bytes, dict[str, Any]]:
         hops={name: HOPS[name] for name in source.hop_classes},
         views=source.views,
         lengths=list(dict.fromkeys(history.length for history in source.histories)),
-        metric=METRIC,
+        metric=HEADLINE,
     )
     counts = {"questions": len(source.questions), "views": len(source.views), "readers": len(source.readers)}
     return page, counts | {"answers": len(source.all_scores)}
@@ -92,6 +94,12 @@ def _facts(source: Source) -> list[tuple[str, str]]:
     )
     lengths = ", ".join(dict.fromkeys(history.length for history in source.histories))
     experiment = source.scored.experiment
+    run = source.scored.run
+    made = extracted_by(run)
+    environments = [
+        ", ".join(f"{name}: {value}" for name, value in environment.items())
+        for environment in (made.extractor.environments if made.extractor else ())
+    ]
     sampled = dict.fromkeys(name for seal in source.scored.seals.values() for name in seal.sampled or ())
     return [
         ("data", kind_of(source.scored.experiment.data)),
@@ -100,7 +108,9 @@ def _facts(source: Source) -> list[tuple[str, str]]:
         ("views", ", ".join(experiment.views)),
         *([("pipelines", ", ".join(experiment.served))] if experiment.served else []),
         *([("pipelines that sampled", ", ".join(sampled))] if sampled else []),
-        *((f"digest of {step}", source.scored.run.need(step).digest) for step in ("data", "packets", "labels")),
+        ("extraction", extraction_words(made)),
+        *(("environment of the extraction", environment) for environment in environments),
+        *((f"digest of {step}", run.need(step).digest) for step in ("data", "extraction", "packets", "labels")),
     ]
 
 

@@ -11,9 +11,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from eval.coverage import Judge, Judged
+from eval.metrics import HEADLINE
 from eval.metrics.normalise import normalise_answer, parse_answer
 from eval.records import Finding
-from eval.report_source import METRIC, Source
+from eval.report_source import Source
 from offline.canonical import encode
 from offline.freeze import memories
 from offline.graph import Edge
@@ -53,9 +54,9 @@ class Islands:
         source = self._source
         settings, heading = source.scored.experiment.settings, source.scored.experiment.prompt.heading
         judge = Judge(source.extraction, source.golds)
+        retrieved = self._retrieved()
         told: dict[str, Any] = {}
-        for memory in memories(source.histories, source.extraction, settings, heading):
-            about = [question for question in source.questions if question.history == memory.history.id]
+        for memory, about in memories(source.histories, source.questions, source.extraction, settings, heading):
             self.judged += judge.judge(
                 memory,
                 (
@@ -68,7 +69,7 @@ class Islands:
             shown = self._shown(about)
             number = {digest: index for index, digest in enumerate(shown)}
             told |= {q.id: self._told(q, chains[q.id], number) for q in about}
-            told_of = self._told_of({question.id for question in about})
+            told_of = set().union(*(retrieved.get(question.id, ()) for question in about))
             self.packed[f"history-{self._numbers[memory.history.id]}"] = pack(_history(memory, chains.values(), shown, told_of))
         in_order = [told[question.id] for question in source.questions]
         blocks = [in_order[start : start + BLOCK] for start in range(0, len(in_order), BLOCK)]
@@ -80,13 +81,13 @@ class Islands:
         digests = (packets[question.id].evidence for question in about for packets in source.packets.values())
         return {digest: source.evidence[digest] for digest in digests}
 
-    def _told_of(self, questions: set[str]) -> set[int]:
-        """The records that pipelines retrieved for these questions, or took candidates from."""
-        found: set[int] = set()
+    def _retrieved(self) -> dict[str, set[int]]:
+        """By question, the records that pipelines retrieved for it, or took candidates from."""
+        found: dict[str, set[int]] = {}
         for (_, _, question), trace in self._source.traces.items():
-            if question in questions:
-                lists = [trace["candidates"] or (), *(hop["candidates"] or () for hop in trace["hops"])]
-                found |= {*trace["evidence"], *(each["position"] for candidates in lists for each in candidates)}
+            lists = [trace["candidates"] or (), *(hop["candidates"] or () for hop in trace["hops"])]
+            positions = {*trace["evidence"], *(each["position"] for candidates in lists for each in candidates)}
+            found.setdefault(question, set()).update(positions)
         return found
 
     def _index(self) -> dict[str, Any]:
@@ -96,7 +97,7 @@ class Islands:
             "pipelines": source.scored.experiment.served,
             "readers": source.readers,
             "metrics": source.scored.metrics,
-            "headline": METRIC,
+            "headline": HEADLINE,
             "reasons": {name: REASONS.get(name) for name in source.scored.metrics},
             "relations": {relation.name: relation.words for relation in source.extraction.relations},
             "heading": source.scored.experiment.prompt.heading,

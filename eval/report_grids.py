@@ -6,26 +6,22 @@ from typing import Any
 from eval import contrast_grids as grids
 from eval.contrasts import contrasts, interactions
 from eval.grid import Grid
-from eval.report_source import METRIC, Source
+from eval.label_audit import unresolved_line
+from eval.metrics import HEADLINE
+from eval.report_source import Source
 from eval.tables import percent
 from offline.analysis import DeclaredContrast
-
-Named = tuple[frozenset[str], str | None, str | None, str]
 
 
 def contrast_grid(source: Source) -> Grid | None:
     """Declared contrasts, then, as exploratory ones, the first view against each other one; None if there is neither."""
     declared = source.scored.analysis.contrasts
-    known = {_named(contrast) for contrast in declared}
-    more = [contrast for contrast in _first_view(source) if _named(contrast) not in known]
-    groups = [contrasts(source.scored, asked, METRIC) for asked in (declared, more) if asked]
+    known = {contrast.identity for contrast in declared}
+    more = [contrast for contrast in _first_view(source) if contrast.identity not in known]
+    groups = [contrasts(source.scored, asked, HEADLINE) for asked in (declared, more) if asked]
     if not groups:
         return None
     return grids.contrast_grid(groups)
-
-
-def _named(contrast: DeclaredContrast) -> Named:
-    return (frozenset((contrast.a, contrast.b)), contrast.reader, contrast.view, contrast.population)
 
 
 def _first_view(source: Source) -> Iterator[DeclaredContrast]:
@@ -38,7 +34,7 @@ def _first_view(source: Source) -> Iterator[DeclaredContrast]:
 
 def interaction_grid(source: Source) -> Grid | None:
     """Declared interactions; None if there is none."""
-    rows = interactions(source.scored, source.scored.analysis.interactions, METRIC)
+    rows = interactions(source.scored, source.scored.analysis.interactions, HEADLINE)
     return grids.interaction_grid(rows) if rows else None
 
 
@@ -65,5 +61,6 @@ def sensitivity_grid(audit: dict[str, Any]) -> Grid | None:
     notes = (
         "Each screen: how many questions of the row it flags, and the percentages that the row would have if every one of them "
         "were wrong, or right.",
+        *filter(None, [unresolved_line(audit["unresolved"])]),
     )
-    return Grid(("view", "reader", "hops", f"{METRIC} %", *screens), (rows,), 3, notes)
+    return Grid(("view", "reader", "hops", f"{HEADLINE} %", *screens), (rows,), 3, notes)

@@ -7,8 +7,9 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from eval.metrics import HEADLINE
 from eval.report_drawing import bars, by_length, intervals, scatter
-from eval.report_source import METRIC, Source
+from eval.report_source import Source
 from eval.statistics import Pairs, count_pairs
 
 # Hop classes in words.
@@ -166,7 +167,7 @@ def _paired(source: Source) -> Iterator[Figure]:
 def _pairs(source: Source, a: tuple[str, str], b: tuple[str, str], hop_class: str) -> Pairs:
     ours, theirs = source.scored.scores.get(a, {}), source.scored.scores.get(b, {})
     both = (
-        (score.metrics[METRIC], theirs[question].metrics[METRIC])
+        (score.metrics[HEADLINE], theirs[question].metrics[HEADLINE])
         for question, score in ours.items()
         if score.hop_class == hop_class and question in theirs
     )

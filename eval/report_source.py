@@ -17,7 +17,6 @@ from offline.steps import read_data, read_evidence, read_extraction, read_packet
 from readers.records import Scheduled
 from readers.seal import read_predictions, reads_folder
 
-METRIC = "subem"
 # Reader, view or pipeline, question id.
 Key = tuple[str, str, str]
 

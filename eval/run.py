@@ -1,4 +1,4 @@
-"""A whole run, step by step: load, extract, freeze, read, score. Each step is skipped when it is up to date."""
+"""A whole run, step by step: load, extract, encode, freeze, read, score. Each step is skipped when it is up to date."""
 
 import shutil
 from collections.abc import Callable, Mapping
@@ -8,27 +8,29 @@ from pathlib import Path
 
 from msgspec import UNSET
 
+from eval.fallbacks import fallback_lines, fallbacks
 from eval.labels import commitment, labels_step
 from eval.populations import check_populations
 from eval.score import score_run
 from extract.frontends import check_frontend
+from extract.frontends.edited import check_spellings
 from extract.pipelines import find_pipeline
 from extract.pipelines.steps import read_spent, serve_pipelines
 from extract.pipelines.stored import read_stored
-from extract.steps import Spent, extract_step
+from extract.steps import extract_step
 from offline.canonical import read_record
 from offline.configuration import find_config, load_yaml
-from offline.errors import ColdreadError, ConfigurationError, EngineError, ModelError, StateError
+from offline.errors import ColdreadError, CommandError, ConfigurationError, EngineError, ModelError, StateError
 from offline.experiment import Experiment, ReaderPlan, ResolvedExperiment, RetrievalSettings, resolve
 from offline.run_folder import RunFolder
 from offline.steps import freeze_step, fresh, load_step, model_work, raw_source, read_data
 from readers.encode import ENCODER, RERANKER, clear_leftovers, reranked_step, vectors_step
 from readers.engines import check_engine
-from readers.pins import check_pin
+from readers.pins import check_pin, locate
 from readers.probe import certificate_line
-from readers.read import Progress, is_sealed, make_measure, probe_reader, read
-from readers.records import Certificate, Encoded, RerankedBy, StageCounts
-from readers.seal import SEAL, PipelineFacts, pipelines_line, reads_folder
+from readers.read import Progress, freeze_requests, is_sealed, make_measure, probe_reader, read
+from readers.records import Certificate, Encoded, RerankedBy, Spent, StageCounts
+from readers.seal import SEAL, PipelineFacts, ended_by_cap, pipelines_line, reads_folder
 
 STEPS = ("load", "extract", "encode", "freeze", "read", "score")
 
@@ -57,6 +59,8 @@ def make_plan(name: str, data: Path | None, limit: int | None) -> Plan:
     experiment = resolve(written, limit, str(path))
     retrieval = experiment.retrieval or RetrievalSettings()
     extractor = None if experiment.extractor is UNSET else experiment.extractor.reader
+    if experiment.extractor is not UNSET and experiment.extractor.catalogue is not None:
+        check_spellings(experiment.extractor.catalogue, f"{path}: extractor: the catalogue")
     for pinned in (*(plan.reader for plan in experiment.readers), extractor, retrieval.encoder, retrieval.reranker):
         if pinned is not None:
             check_pin(pinned)
@@ -96,7 +100,9 @@ def extract(run: RunFolder, experiment: ResolvedExperiment, say: Say, progress: 
     done = extract_step(run, experiment, *(() if extractor is UNSET else (progress(extractor.reader.name),)))
     statuses = ", ".join(f"{count} {status}" for status, count in sorted(done.statuses.items()))
     say("extract", f"{_done(done.written)}: {statuses}")
-    _say_costs(lambda what: say("extract", what), done.stages, done.spent, done.written)
+    _say_costs(lambda what: say("extract", what), done.stages, done.spent, done.written and not done.recorded)
+    if done.recorded:
+        say("extract", "the calls are those that the run had: none was made again")
 
 
 def _say_costs(say: Callable[[str], None], stages: Mapping[str, StageCounts], spent: Spent | None, written: bool) -> None:
@@ -132,10 +138,13 @@ def encode(run: RunFolder, experiment: ResolvedExperiment, say: Say, progress: T
 
 
 def freeze(run: RunFolder, experiment: ResolvedExperiment, say: Say) -> None:
-    """Packets of every view."""
+    """Packets of every view; says which views show fallbacks."""
     measure, name = make_measure(run, experiment)
     written = freeze_step(run, experiment, measure, name)
-    say("freeze", f"{_done(written)}: {len(experiment.views)} views, {len(read_data(run).questions)} questions")
+    questions = len(read_data(run).questions)
+    say("freeze", f"{_done(written)}: {len(experiment.views)} views, {questions} questions")
+    for line in fallback_lines(fallbacks(run, experiment.views), questions):
+        say("freeze", line)
 
 
 def read_all(
@@ -147,7 +156,7 @@ def read_all(
         raise StateError(f"{run.path}: the experiment names no reader; name one under `readers` and start another run")
     if not plans:
         names = ", ".join(plan.reader.name for plan in experiment.readers)
-        raise StateError(f"{run.path} has no reader {only!r}; its experiment names: {names}")
+        raise CommandError(f"{run.path} has no reader {only!r}; its experiment names: {names}")
     failed: list[ColdreadError] = []
     for plan in plans:
         before = (reads_folder(run, plan.reader.name) / SEAL).is_file()
@@ -160,11 +169,14 @@ def read_all(
             if len(plans) > 1:
                 say("read", f"{plan.reader.name}: not read: {error}")
             continue
+        capped = sum(ended_by_cap(run, plan.reader.name).values())
         say(
             "read",
             f"{plan.reader.name}: {'up to date' if before else 'sealed'}, "
             f"{seal.counts.scheduled} questions through {seal.counts.generated} requests, {seal.counts.failed} failed, "
-            f"{seal.counts.cut} with evidence cut, seal {seal.root}; {certificate_line(seal.certificate)}"
+            f"{seal.counts.cut} with evidence cut, "
+            + (f"{capped} ended by the output cap of {plan.reader.output_cap} tokens, " if capped else "")
+            + f"seal {seal.root}; {certificate_line(seal.certificate)}"
             + (f"; {pipelines_line(seal.counts.pipelines, seal.sampled or ())}" if seal.counts.pipelines else ""),
         )
     if failed:
@@ -175,12 +187,16 @@ def read_all(
 def _serve(
     run: RunFolder, experiment: ResolvedExperiment, plan: ReaderPlan, say: Say, progress: Callable[[str], Progress]
 ) -> PipelineFacts | None:
-    """Run a reader's pipelines, unless it serves none or is sealed, and say what they cost."""
+    """Run a reader's pipelines, unless it serves none or is sealed, and say what they cost.
+
+    The requests of its views are frozen before: one that cannot be made keeps the reader from its seal, so no call is paid for.
+    """
     name = plan.reader.name
     if not plan.pipelines or is_sealed(run, name):
         return None
+    freeze_requests(run, experiment, plan, locate(plan.reader))
     tell = progress(f"{name}, pipelines")
-    written = serve_pipelines(run, experiment, plan, lambda answered, wave: tell(0, 0, answered, wave))
+    written = serve_pipelines(run, experiment, plan, lambda answered, wave: tell("reading", answered, wave))
     stored = read_stored(run, name)
     say("read", f"{name}: pipelines {_done(written)}, {len(stored.traces)} traces")
     _say_costs(lambda what: say("read", f"{name}: {what}"), stored.transcript.counts(), read_spent(run, name), written)
@@ -192,9 +208,9 @@ def probe(run: RunFolder, experiment: ResolvedExperiment, reader: str, size: int
     plan = next((plan for plan in experiment.readers if plan.reader.name == reader), None)
     if plan is None:
         names = ", ".join(plan.reader.name for plan in experiment.readers)
-        raise StateError(f"{run.path} has no reader {reader!r}; its experiment names: {names or 'none'}")
+        raise CommandError(f"{run.path} has no reader {reader!r}; its experiment names: {names or 'none'}")
     if size < 2:
-        raise ConfigurationError("--sample must be at least 2: a request alone has no company")
+        raise CommandError("--sample must be at least 2: a request alone has no company")
     return probe_reader(run, experiment, plan, size)
 
 
@@ -228,9 +244,9 @@ def start(run: RunFolder, plan: Plan, say: Say) -> None:
 
 
 def check_until(until: str) -> int:
-    """The number of a step; ConfigurationError for none."""
+    """The number of a step; CommandError for none."""
     if until not in STEPS:
-        raise ConfigurationError(f"--until {until!r}: the steps are {', '.join(STEPS)}")
+        raise CommandError(f"--until {until!r}: the steps are {', '.join(STEPS)}")
     return STEPS.index(until)
 
 

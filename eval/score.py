@@ -8,6 +8,8 @@ from typing import Any
 import msgspec
 
 from eval.audit import verify_run
+from eval.extracted_by import extracted_by
+from eval.fallbacks import fallbacks
 from eval.labels import open_labels
 from eval.metrics import Metric, find_metrics
 from eval.metrics.strict_em import strict_exact_match
@@ -22,7 +24,7 @@ from offline.experiment import ResolvedExperiment
 from offline.run_folder import RunFolder
 from offline.steps import read_data
 from readers.records import Scheduled, Seal
-from readers.seal import read_predictions, read_seal, reads_folder
+from readers.seal import ended_by_cap, read_predictions, read_seal, reads_folder
 
 __all__ = ["score_run", "substring_exact_match"]
 
@@ -189,7 +191,9 @@ def read_cells(run: RunFolder, reader: str) -> list[Cell]:
 
 
 def score_summary(run: RunFolder, experiment: ResolvedExperiment) -> dict[str, Any]:
-    """Counts as `coldread score --json` prints them, and each reader's seal."""
+    """Counts as `coldread score --json` prints them, each reader's seal, by view the questions that show a fallback, and what
+    made the triples.
+    """
     readers: dict[str, Any] = {}
     seals: dict[str, Any] = {}
     for plan in experiment.readers:
@@ -201,6 +205,7 @@ def score_summary(run: RunFolder, experiment: ResolvedExperiment) -> dict[str, A
             "scheduled": seal.counts.scheduled,
             "failed": seal.counts.failed,
             "cut": seal.counts.cut,
+            "capped": ended_by_cap(run, name),
             **({"pipelines": msgspec.to_builtins(seal.counts.pipelines)} if seal.counts.pipelines else {}),
         }
         for cell in read_cells(run, name):
@@ -209,4 +214,10 @@ def score_summary(run: RunFolder, experiment: ResolvedExperiment) -> dict[str, A
                     "questions": cell.questions,
                     **cell.correct,
                 }
-    return {"readers": readers, "seals": seals}
+    views = list(dict.fromkeys(view for plan in experiment.readers for view in plan.views))
+    return {
+        "readers": readers,
+        "seals": seals,
+        "fallbacks": {view: len(shown) for view, shown in fallbacks(run, views).items()},
+        "extraction": msgspec.to_builtins(extracted_by(run)),
+    }

@@ -1,15 +1,19 @@
 """A scored run as its analyses need it: verified, its stored scores by reader, view and question. The labels stay closed."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
+
+from msgspec import UNSET, UnsetType
 
 from eval.audit import verify_run
 from eval.compare import check_same_messages, read_side, sealed_plan
+from eval.fallbacks import fallbacks
 from eval.populations import populations
 from eval.records import Score
 from eval.score import read_scores, stored_metrics
 from offline.analysis import Analysis, DeclaredContrast
-from offline.errors import ConfigurationError, StateError
+from offline.errors import CommandError, ConfigurationError
 from offline.experiment import ResolvedExperiment
 from offline.records import HopClass
 from offline.run_folder import RunFolder
@@ -40,6 +44,15 @@ class Scored:
         """Gold answers by question, as the stored scores repeat them."""
         return {name: score.golds for scores in self.scores.values() for name, score in scores.items()}
 
+    @cached_property
+    def _fallbacks(self) -> Mapping[str, Collection[str]]:
+        return fallbacks(self.run, self.experiment.views)
+
+    def fallen_back(self, views: Sequence[str], questions: Sequence[str]) -> tuple[int, ...] | UnsetType:
+        """Of each of these views, how many of these questions show a fallback; unset if none does. A pipeline's never do."""
+        counts = tuple(sum(name in self._fallbacks.get(view, ()) for name in questions) for view in views)
+        return counts if any(counts) else UNSET
+
     def populations(self, names: Iterable[str]) -> dict[str, frozenset[str]]:
         """Question ids by population."""
         return populations(self.run, self.experiment, self.golds, list(dict.fromkeys(names)))
@@ -49,7 +62,7 @@ class Scored:
         return [plan.reader.name for plan in self.experiment.readers if {*views} <= {*plan.answered}]
 
     def sides(self, contrast: DeclaredContrast) -> tuple[Scores, Scores]:
-        """The scores of A and of B; StateError if the run has none, or if two readers were not given the same messages."""
+        """The scores of A and of B; CommandError if the run has none, StateError if two readers' messages differ."""
         if contrast.view is None:
             keys = [(contrast.reader or "", contrast.a), (contrast.reader or "", contrast.b)]
         else:
@@ -57,7 +70,7 @@ class Scored:
         for reader, view in keys:
             if (reader, view) not in self.scores:
                 known = ", ".join(f"{name}: {', '.join(self._views(name))}" for name in self.seals)
-                raise StateError(f"{self.run.path}: reader {reader!r} has no view {view!r}; there are {known}")
+                raise CommandError(f"{self.run.path}: reader {reader!r} has no view {view!r}; there are {known}")
         if contrast.view is not None:
             one, two = (read_side(self.run, sealed_plan(self.run, name), self.seals[name]) for name in (contrast.a, contrast.b))
             check_same_messages(one, two, contrast.view)

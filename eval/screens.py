@@ -51,11 +51,17 @@ def walk(memory: Memory, question: Question, key: Key) -> list[Edge]:
     return steps[::-1]
 
 
+def _unread(memory: Memory) -> str:
+    unresolved, statements = len(memory.graph.unresolved), len(memory.history.statements)
+    return f"; {unresolved} of the history's {statements} statements are unresolved" if unresolved else ""
+
+
 def superseded(question: Question, golds: Sequence[str], memory: Memory) -> Iterator[Finding]:
     """A gold is an earlier value of a key that the question reaches, and no gold is in a current value of those keys.
 
     The chain: the current edges that lead to the key, the record that stated the gold (of several the newest, of the first
-    such key), and the record that overwrites it.
+    such key), and the record that overwrites it. The screen takes the extraction at its word: a statement that it leaves
+    unresolved may state the gold once more, so a finding says how many of the history's there are.
     """
     given = _speaking(golds)
     keys = memory.closure(question.text)
@@ -66,7 +72,8 @@ def superseded(question: Question, golds: Sequence[str], memory: Memory) -> Iter
         *earlier, last = memory.stated[key]
         for edge in reversed(earlier):
             if (gold := given.get(_normalise(edge.value))) is not None:
-                detail = f"record {edge.position} says so, but record {last.position} overwrites it with {last.value!r}"
+                overwritten = f"record {last.position} overwrites it with {last.value!r}"
+                detail = f"record {edge.position} says so, but {overwritten}{_unread(memory)}"
                 chain = tuple(_link(memory, step) for step in (*walk(memory, question, key), edge, last))
                 yield Finding(question=question.id, screen="superseded", gold=gold, detail=detail, chain=chain)
                 return
@@ -90,11 +97,9 @@ def inside_word(question: Question, golds: Sequence[str], memory: Memory) -> Ite
     """
     for normal, gold in _speaking(golds).items():
         longer = {
-            edge.value: edge
-            for edge in reversed(memory.facts)
-            if normal in _normalise(edge.value)
-            and substring_exact_match(edge.value, [gold])
-            and not substring_words_match(edge.value, [gold])
+            value: edge
+            for value, edge in memory.values.items()
+            if normal in _normalise(value) and substring_exact_match(value, [gold]) and not substring_words_match(value, [gold])
         }
         if longer:
             detail = f"a part of a word of {', '.join(map(repr, longer))}"

@@ -8,7 +8,7 @@ from eval.records import Score
 from eval.told import told
 from extract.pipelines.stored import read_stored
 from offline.canonical import read_lines
-from offline.errors import StateError
+from offline.errors import CommandError
 from offline.experiment import ReaderPlan
 from offline.run_folder import RunFolder
 from offline.steps import read_data, read_evidence, read_packets
@@ -26,7 +26,7 @@ def show(run: RunFolder, question_id: str) -> dict[str, Any]:
     by_id = {question.id: question for question in data.questions}
     if question_id not in by_id:
         close = difflib.get_close_matches(question_id, by_id, n=3) or list(by_id)[:3]
-        raise StateError(f"{run.path} has no question {question_id!r}; for example {', '.join(close)}")
+        raise CommandError(f"{run.path} has no question {question_id!r}; for example {', '.join(close)}")
     question = by_id[question_id]
     views: dict[str, Any] = {}
     if run.has("packets"):

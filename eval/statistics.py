@@ -7,6 +7,7 @@ percentage points. scipy and statsmodels do the arithmetic where they have it.
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 
 import numpy as np
 
@@ -157,6 +158,18 @@ def bootstrap(
     means.sort()
     dropped = replicates // 40
     return float(means[dropped]), float(means[-1 - dropped])
+
+
+def no_width(values: Sequence[int], clusters: Sequence[str]) -> bool:
+    """Whether every cluster has the same mean of `values`: no resample of `bootstrap` can then differ from another.
+
+    Its interval has no width, however few the questions are, and says nothing of how sure the mean is.
+    """
+    sums: Counter[str] = Counter()
+    for value, cluster in zip(values, clusters, strict=True):
+        sums[cluster] += value
+    sizes = Counter(clusters)
+    return len({Fraction(sums[cluster], size) for cluster, size in sizes.items()}) == 1
 
 
 def interaction_values(outcomes: Iterable[tuple[bool, bool, bool, bool]]) -> list[int]:

@@ -8,11 +8,18 @@ from rich import box
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
+from rich.text import Text
 
+from eval.extracted_by import extracted_by, extraction_words
+from eval.fallbacks import fallback_lines, fallbacks
 from eval.score import read_cells
 from offline.run_folder import RunFolder
+from offline.steps import read_data
+from readers.seal import ended_by_cap
 
 _DIRECTIONS = frozenset("\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
+# Columns of a line that is cut.
+_WIDTH = 100
 # Evidence lines that a story prints; --json prints all.
 _LINES = 40
 
@@ -36,10 +43,14 @@ def percent(count: int, of: int) -> str:
 
 
 def scores(console: Console, run: RunFolder) -> None:
-    """One table a reader: accuracy by view, hop class and, where there are several, history length, with Wilson intervals.
+    """One table a reader: accuracy by view, hop class and, where there are several, history length, with Wilson intervals; and
+    what made the triples.
 
-    `cut` counts questions whose evidence was cut to the reader's input cap.
+    `cut` counts questions of a view whose evidence was cut to the reader's input cap, and of a pipeline those with a call that
+    left out retrieved records, to the evidence budget or to its input cap. Below, a line for each view of which the output cap
+    ended answers, or that shows fallbacks.
     """
+    questions = len(read_data(run).questions)
     for plan in run.experiment().readers:
         cells = read_cells(run, plan.reader.name)
         blind = blind_text(all(cell.blind for cell in cells))
@@ -64,6 +75,14 @@ def scores(console: Console, run: RunFolder) -> None:
                 *counts,
             )
         console.print(table)
+        for view, count in ended_by_cap(run, plan.reader.name).items():
+            cap = f"the output cap of {plan.reader.output_cap} tokens"
+            line = f"{plan.reader.name}, {view}: {count} of {questions} answers ended by {cap}, scored as they stand"
+            console.print(escape(line), highlight=False, soft_wrap=True)
+    views = list(dict.fromkeys(view for plan in run.experiment().readers for view in plan.views))
+    for line in fallback_lines(fallbacks(run, views), questions):
+        console.print(escape(line), highlight=False, soft_wrap=True)
+    console.print(printable(f"extraction: {extraction_words(extracted_by(run))}"), markup=False, highlight=False)
 
 
 def _size(count: int | None) -> str:
@@ -72,14 +91,14 @@ def _size(count: int | None) -> str:
 
 def estimate(console: Console, result: dict[str, Any]) -> None:
     """What a run would cost, reader by reader."""
-    headings = ("questions", "requests", "input tokens", "output tokens <=", "minutes", "download")
+    headings = ("questions x views", "requests", "input tokens", "output tokens <=", "minutes", "download")
     table = new_table("dry run: nothing was read, nothing is kept", ("reader",), headings)
     for name, cost in result["readers"].items():
         lacking = cost["download"]
         size = "" if lacking is None else _size(lacking["bytes"])
         table.add_row(
             name,
-            str(cost["questions"]),
+            str(cost["scheduled"]),
             str(cost["requests"]),
             ("" if cost["tokens_counted"] else "~") + str(cost["input_tokens"]),
             str(cost["output_tokens_at_most"]),
@@ -106,6 +125,15 @@ def estimate(console: Console, result: dict[str, Any]) -> None:
     for name, cost in result["readers"].items():
         if cost["download"]:
             console.print(escape(f"{name}: would download {cost['download']['model']}"), highlight=False)
+        if probed := cost["certificate"]:
+            console.print(
+                escape(
+                    f"{name}: tokens and minutes with those of the certificate, which reads {probed['sample']} requests "
+                    f"{probed['readings']} times ({probed['input_tokens']} input tokens); `probe: 0` saves it"
+                ),
+                highlight=False,
+                soft_wrap=True,
+            )
         if served := cost.get("pipelines"):
             console.print(
                 escape(
@@ -121,17 +149,13 @@ def estimate(console: Console, result: dict[str, Any]) -> None:
 
 def compare(console: Console, result: dict[str, Any]) -> None:
     """Two readers side by side: what they are, accuracies, paired outcomes with McNemar's exact p, chat templates."""
-
-    def line(text: str) -> None:
-        console.out(printable(text), highlight=False)
-
     for side in ("a", "b"):
         for text in _reader_lines(side.upper(), result[side]):
-            line(text)
+            line(console, text)
     for side in ("a", "b"):
         if lone := result[f"only_{side}_reads"]:
-            line(f"not compared, read by {side.upper()} alone: {', '.join(lone)}")
-    line("")
+            line(console, f"not compared, read by {side.upper()} alone: {', '.join(lone)}")
+    line(console, "")
     metric = result["metric"]
     right = new_table(metric, ("view", "hops"), ("questions", "A", "A %", "Wilson 95 %", "B", "B %", "Wilson 95 %"))
     headings = ("both", "only A", "only B", "neither", "win/tie/loss", "points", "McNemar p")
@@ -145,7 +169,7 @@ def compare(console: Console, result: dict[str, Any]) -> None:
     console.print(right)
     console.print(paired)
     for text in _template_lines(result["templates"]):
-        line(text)
+        line(console, text)
 
 
 def _reader_lines(side: str, facts: dict[str, Any]) -> list[str]:
@@ -157,8 +181,8 @@ def _reader_lines(side: str, facts: dict[str, Any]) -> list[str]:
         f"   {facts['model']}, fingerprint {facts['fingerprint'][:12]}…",
         f"   {facts['engine']}, {_hardware(facts['dtype'], facts['device'])}; thinking: {facts['thinking']}",
         f"   input {unit}: mean {given['mean']}, at most {given['max']}; "
-        f"output {unit}: mean {made['mean']}, at most {made['max']} (cap {facts['output_cap']}{cap_unit}); "
-        f"failed {facts['failed']}, cut {facts['cut']}",
+        f"output {unit}: mean {made['mean']}, at most {made['max']} (cap {facts['output_cap']}{cap_unit})",
+        *(f"   {view}: cut {lost['cut']}, failed {lost['failed']}" for view, lost in facts["views"].items()),
     ]
 
 
@@ -193,40 +217,53 @@ def printable(text: str) -> str:
     )
 
 
+def line(console: Console, text: str) -> None:
+    """One line of text that others may have written."""
+    console.out(printable(text), highlight=False)
+
+
+def short_line(console: Console, text: str) -> None:
+    """The same, cut to 100 columns."""
+    shown = Text(printable(text))
+    shown.truncate(_WIDTH, overflow="ellipsis")
+    console.out(shown.plain, highlight=False)
+
+
+def more(console: Console, count: int, what: str, indent: str = "  ") -> None:
+    """How much of a list is not printed; nothing if all is."""
+    if count > 0:
+        console.out(f"{indent}… {count} more {what} (--json prints all)", highlight=False)
+
+
 def story(console: Console, result: dict[str, Any]) -> None:
     """One question: each view's evidence, and what each reader said of it."""
-
-    def line(text: str) -> None:
-        console.out(printable(text), highlight=False)
-
-    line(f"{result['question']}  ({result['history']}, {result['hop_class']})")
-    line(f"  {result['text']}")
-    line("  gold: " + (" | ".join(result["golds"]) if result["golds"] else "not opened (run `coldread score` first)"))
+    line(console, f"{result['question']}  ({result['history']}, {result['hop_class']})")
+    line(console, f"  {result['text']}")
+    line(console, "  gold: " + (" | ".join(result["golds"]) if result["golds"] else "not opened (run `coldread score` first)"))
     for view, shown in result["views"].items():
         notes = [f"{shown['records']} records"] + ["truncated"] * shown["truncated"]
         notes += [f"fallback to {shown['fallback']}"] if shown["fallback"] else []
-        line("")
-        line(f"{view}: {', '.join(notes)}")
+        line(console, "")
+        line(console, f"{view}: {', '.join(notes)}")
         lines = shown["evidence"].split("\n")
         for record in lines[:_LINES]:
-            line(f"    {record[:200]}")
-        if len(lines) > _LINES:
-            line(f"    … {len(lines) - _LINES} more lines (--json prints all)")
+            line(console, f"    {record[:200]}")
+        more(console, len(lines) - _LINES, "lines", "    ")
         for reader, answer in shown["answers"].items():
             cut = f", {answer['records_cut']} oldest records cut" if answer["records_cut"] else ""
-            line(f"  {reader}: {answer['text']!r} [{answer['finish_reason']}{cut}] {_verdicts(answer)}")
+            line(console, f"  {reader}: {answer['text']!r} [{answer['finish_reason']}{cut}] {_verdicts(answer)}")
     for pipeline, answers in result.get("pipelines", {}).items():
-        line("")
-        line(f"{pipeline} (pipeline)")
+        line(console, "")
+        line(console, f"{pipeline} (pipeline)")
         for reader, found in answers.items():
             for text in _trace_lines(reader, found):
-                line(text)
+                line(console, text)
 
 
 def _trace_lines(reader: str, found: dict[str, Any]) -> Iterator[str]:
     """How a pipeline came to its answer: candidates, hops, and each answer of the model."""
-    fault = f", {found['fault']}" if found["fault"] else ""
-    yield f"  {reader}: {found['answer']!r} [{found['answered_by']}{fault}] {_verdicts(found)}"
+    said = ", ".join(filter(None, (found["answered_by"], found["fault"], found["note"])))
+    yield f"  {reader}: {found['answer']!r} [{said}] {_verdicts(found)}"
     dropped = f", {found['dropped']} left out" if found["dropped"] else ""
     yield f"    retrieved: {' '.join(map(str, found['evidence'])) or 'nothing'}{dropped}"
     # Those of hops stand with them.

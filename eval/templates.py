@@ -10,7 +10,6 @@ from offline.errors import ConfigurationError, ModelError
 from offline.experiment import ReaderPlan
 from offline.records import Message
 from offline.run_folder import RunFolder
-from readers.seal import reads_folder
 from readers.tokens import ChatTokenizer
 
 # What stands for the messages.
@@ -21,10 +20,10 @@ _PIECE = re.compile(r"<[^<>\s]+>|\[[^\[\]\s]+\]|\w+|\s+|.")
 
 def chat_text(run: RunFolder, plan: ReaderPlan) -> str | None:
     """The placeholder messages as a reader's chat template writes them; None if the run keeps no tokenizer of it."""
-    folder = reads_folder(run, plan.reader.name) / "tokenizer"
-    if plan.reader.model.served is not msgspec.UNSET or not folder.is_dir():
+    kept = f"reads/{plan.reader.name}/tokenizer"
+    if plan.reader.model.served is not msgspec.UNSET or not run.has(kept) or run.lacks(kept):
         return None
-    return ChatTokenizer.of(plan.reader, folder).render(PLACEHOLDERS)
+    return ChatTokenizer.of(plan.reader, run.files_of(kept)).render(PLACEHOLDERS)
 
 
 def templates(a: tuple[RunFolder, ReaderPlan], b: tuple[RunFolder, ReaderPlan]) -> dict[str, Any]:

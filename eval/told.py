@@ -13,6 +13,7 @@ def told(stored: Stored, trace: Trace) -> dict[str, Any]:
         "answered_by": trace.answered_by,
         "finish_reason": "error" if failed(trace) else "stop",
         "fault": trace.fault,
+        "note": trace.note or None,
         "evidence": list(trace.evidence),
         "dropped": trace.dropped,
         "chosen": trace.chosen,

@@ -5,7 +5,7 @@ from typing import Any
 from rich.console import Console
 from rich.markup import escape
 
-from eval.tables import new_table, percent, printable
+from eval.tables import line, new_table, percent, printable
 
 
 def unsealed(console: Console, result: dict[str, Any]) -> None:
@@ -13,8 +13,6 @@ def unsealed(console: Console, result: dict[str, Any]) -> None:
     others = [name for name in next(iter(result["systems"].values()))["cells"][0]["correct"] if name != "subem"]
     headings = ("questions", "missing", "subem", "subem %", "Wilson 95 %", *others)
     table = new_table(escape(printable(f"{result['name']}: not sealed")), ("system", "hops"), headings)
-    # A name is given by others, and may be of any length.
-    table.columns[0].no_wrap, table.columns[0].overflow = False, "fold"
     for system, found in result["systems"].items():
         pooled = [cell for cell in found["cells"] if cell["length"] is None]
         for number, cell in enumerate(pooled):
@@ -29,11 +27,7 @@ def unsealed(console: Console, result: dict[str, Any]) -> None:
                 *(str(cell["correct"][name]) for name in others),
             )
     console.print(table)
-
-    def line(text: str) -> None:
-        console.out(printable(text), highlight=False)
-
-    line("not sealed: nothing shows when or from what these answers were made")
-    line(f"file {result['file']}, sha256 {result['sha256']}")
+    line(console, "not sealed: nothing shows when or from what these answers were made")
+    line(console, f"file {result['file']}, sha256 {result['sha256']}")
     if missing := sum(found["missing"] for found in result["systems"].values()):
-        line(f"missing: {missing} questions have no prediction and count as wrong")
+        line(console, f"missing: {missing} questions have no prediction and count as wrong")

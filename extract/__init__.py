@@ -1,1 +1,1 @@
-"""Statements to assertions: frontends that see source text only, never a question or a label."""
+"""Statements to assertions, by frontends that never see a question; questions to answers, by pipelines. None sees a label."""

@@ -10,16 +10,18 @@ from typing import Any
 
 from readers.records import Prediction
 
-_OPENING = re.compile(r'\s*(?:```(?:json)?\s*)?\{\s*"(\w+)"\s*:\s*\[\s*')
-# White space is matched possessively where the whole answer must fit: a model may write nothing else up to its cap, and parts
-# that try to share a run of it take time that grows with its square.
-_BEFORE = re.compile(r"\s*+(?:```(?:json)?\s*+)?(?=\{)")
-_AFTER = re.compile(r"\s*+(?:```\s*+)?")
-_NUMBER = re.compile(r'\s*+(?:```(?:json)?\s*+)?\{\s*+"(\w+)"\s*+:\s*+(\d{1,9})\s*+\}\s*+(?:```\s*+)?')
-_SEPARATOR = re.compile(r"\s*,\s*")
-# What is wrong with a whole answer that something follows.
-TRAILING = "text after the JSON"
-_CLOSING = re.compile(r"\s*\]\s*\}\s*(?:```)?\s*")
+# What may stand before and after the JSON: any white space, and a fence. White space is matched possessively: a model may write
+# nothing else up to its cap, and parts that try to share a run of it take time that grows with its square.
+_FENCE, _END = r"\s*+(?:```(?:json)?\s*+)?", r"\s*+(?:```\s*+)?"
+# White space within it, as JSON has it: no other blank.
+_BLANK = r"[ \t\n\r]*+"
+_BEFORE, _AFTER = re.compile(rf"{_FENCE}(?=\{{)"), re.compile(_END)
+_STRUCTURED = re.compile(rf"{_FENCE}[{{\[]")
+_OPENING = re.compile(rf'{_FENCE}\{{{_BLANK}"(\w+)"{_BLANK}:{_BLANK}\[{_BLANK}')
+_SEPARATOR = re.compile(rf"{_BLANK},{_BLANK}")
+_CLOSING = re.compile(rf"{_BLANK}\]{_BLANK}\}}{_END}")
+# What is wrong with an answer that is no such JSON, and with a whole one that something follows.
+OTHERWISE, TRAILING = "not the JSON that was asked for", "text after the JSON"
 
 
 class _RefusedError(ValueError):
@@ -97,15 +99,20 @@ def read_object(prediction: Prediction) -> tuple[dict[str, Any], str | None]:
 
 
 def _unreadable(prediction: Prediction) -> str:
-    return "cut off at the output cap" if prediction.finish_reason == "length" else "not the JSON that was asked for"
+    return "cut off at the output cap" if prediction.finish_reason == "length" else OTHERWISE
+
+
+def is_structured(prediction: Prediction) -> bool:
+    """Whether an answer is JSON, whole or not: it begins as an object or a list does."""
+    return _STRUCTURED.match(prediction.text) is not None
 
 
 def read_number(prediction: Prediction, key: str, most: int) -> tuple[int | None, str | None]:
     """The number 0..`most` of `{"KEY": number}`, or what is wrong with the answer."""
     if (failed := failure(prediction)) is not None:
         return None, failed
-    found = _NUMBER.fullmatch(prediction.text)
-    if found is None or found[1] != key:
-        return None, "not the JSON that was asked for"
-    number = int(found[2])
-    return (number, None) if number <= most else (None, f"{number} is none of the numbers that were shown")
+    value, fault = read_object(prediction)
+    number = value.get(key)
+    if fault is not None or len(value) != 1 or type(number) is not int:
+        return None, OTHERWISE
+    return (number, None) if 0 <= number <= most else (None, f"{number} is none of the numbers that were shown")

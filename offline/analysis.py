@@ -25,6 +25,11 @@ class DeclaredContrast(Record, frozen=True):
     reader: str | None = None
     view: str | None = None
 
+    @property
+    def identity(self) -> tuple[object, ...]:
+        """What tells it from another one: B against A is the same test as A against B."""
+        return frozenset((self.a, self.b)), self.reader, self.view, self.population
+
 
 class DeclaredInteraction(Record, frozen=True):
     """(a - b) - (c - d) of four views of `reader` (of each one that reads all four, if none is named), over a population."""
@@ -75,10 +80,9 @@ def resolve_analysis(analysis: Analysis, views: Sequence[str], readers: Mapping[
         interactions += _of_views(item, (item.a, item.b, item.c, item.d), views, readers, where)
     seen = set()
     for contrast in contrasts:
-        key = (frozenset((contrast.a, contrast.b)), contrast.population, contrast.reader, contrast.view)
-        if key in seen:
+        if contrast.identity in seen:
             raise ConfigurationError(f"{where}: {_name(contrast)} is declared twice")
-        seen.add(key)
+        seen.add(contrast.identity)
     if len(set(interactions)) < len(interactions):
         raise ConfigurationError(f"{where}: analysis: an interaction is declared twice")
     return msgspec.structs.replace(analysis, contrasts=tuple(contrasts), interactions=tuple(interactions))

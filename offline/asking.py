@@ -1,6 +1,8 @@
 """What asks a model beside reading, as it is configured: extraction of facts, and query-time pipelines."""
 
-from collections import Counter
+import re
+from collections.abc import Mapping
+from decimal import Decimal
 from pathlib import Path
 from typing import Literal
 
@@ -55,7 +57,7 @@ class ExtractorUse(ExtractorNumbers, frozen=True, kw_only=True):
 
 
 class ExtractionPrompt(Record, frozen=True):
-    """The prompts of extraction by a model, one for each stage; the shipped one says which slots each has.
+    """The prompts of extraction by a model, one for each stage; their slots are those of `EXTRACTION_SLOTS`.
 
     pronouns, negations: words that code goes by (extract/frontends/guards.py); none, if a language needs others.
     """
@@ -69,10 +71,20 @@ class ExtractionPrompt(Record, frozen=True):
     negations: tuple[str, ...] = ()
 
 
+# The slots that each of these prompts must hold.
+EXTRACTION_SLOTS = {
+    "extract": ("relations", "records"),
+    "repair": ("relations", "records", "fault"),
+    "align": ("relation", "known"),
+    "review": ("records", "readings"),
+}
+
+
 class EditedCatalogue(Record, frozen=True):
     """Relations as a person arranged them: the names that extraction found, by the name that they shall have.
 
-    of: digest of the catalogue that was edited, empty for one written by hand.
+    of: digest of the catalogue that was edited (names.jsonl); empty for one written by hand, which may serve several runs and
+    so may list names that one of them does not have.
     """
 
     relations: dict[str, tuple[str, ...]]
@@ -93,8 +105,8 @@ class PipelineNumbers(Record, frozen=True):
     k: records or chunks retrieved. hops: planned hops at most. missing: what happens to a hop whose dependency has no answer:
     it is skipped (the second paper's text), or ends the chain (its pseudo-code). foreign: what happens to candidates whose
     position was not shown, whose entity does not stand in the record, or whose text is no part of it. output_cap: tokens of a
-    structured call; answer_cap: of a direct answer; input_cap: of any call. temperature, seed: of the one arm that samples; no
-    seed is -1, which vLLM takes for none. constrained: as in extraction.
+    structured call; answer_cap: of a direct answer; input_cap: of any call. temperature, seed: of the one arm that samples;
+    each of its calls makes its own seed of this one. constrained: as in extraction.
     """
 
     k: int = 10
@@ -117,6 +129,10 @@ class PipelinePrompt(Record, frozen=True):
     choose: CallPrompt
     decompose: CallPrompt
 
+
+# What vLLM raises a smaller temperature to.
+LEAST_TEMPERATURE = Decimal("0.01")
+_DECIMAL = re.compile(r"(?:0|[1-9][0-9]?)(?:\.[0-9]{1,18})?")
 
 # The slots that each of these prompts must hold.
 PIPELINE_SLOTS = {"candidates": ("evidence", "question"), "choose": ("candidates", "question"), "decompose": ("question",)}
@@ -145,24 +161,24 @@ def resolve_extractor(use: ExtractorUse, where: str) -> Extractor:
     edited = None if use.catalogue is None else load_yaml(beside / use.catalogue, EditedCatalogue)
     if edited is not None:
         _check_catalogue(edited, f"{where}: extractor: the catalogue {use.catalogue}")
+    prompt = load_yaml(find_config("prompts", use.prompt, beside), ExtractionPrompt)
+    _check_slots(prompt, EXTRACTION_SLOTS, where)
     # A call's own cap counts; this is the largest, and what an input may have is bounded twice.
     reader = _for_calls(reader, use.output_cap, use.input_cap)
     check_reader(reader, f"{where}: extractor")
     return Extractor(
         reader=reader,
-        prompt=load_yaml(find_config("prompts", use.prompt, beside), ExtractionPrompt),
+        prompt=prompt,
         catalogue=edited,
         **numbers,
     )
 
 
 def _check_catalogue(edited: EditedCatalogue, where: str) -> None:
-    """ConfigurationError for a relation without a name, and for a name that is put under two."""
+    """ConfigurationError for a relation without a name."""
     for relation in edited.relations:
         named = entity_key(relation) and relation == " ".join(relation.split())
         check(bool(named), f"{where} has a relation {relation!r}: give it a name of letters or digits with single blanks")
-    for name, count in Counter(name for names in edited.relations.values() for name in names).items():
-        check(count == 1, f"{where} puts {name!r} under two relations")
 
 
 def _for_calls(reader: Reader, output_cap: int, input_cap: int) -> Reader:
@@ -180,20 +196,25 @@ def resolve_pipelines(use: PipelineUse, where: str) -> PipelineSettings:
     numbers = {name: getattr(use, name) for name in PipelineNumbers.__struct_fields__}
     for name in ("k", "hops", "output_cap", "answer_cap", "input_cap"):
         check(numbers[name] > 0, f"{where}: pipelines: {name} must be positive")
-    check(_is_temperature(use.temperature), f"{where}: pipelines: temperature {use.temperature!r} is no decimal above 0")
+    check(
+        _is_temperature(use.temperature),
+        f"{where}: pipelines: temperature {use.temperature!r} is no plain decimal from {LEAST_TEMPERATURE} to below 100",
+    )
     check(0 <= use.seed < 1 << 63, f"{where}: pipelines: seed {use.seed} does not lie in 0..2^63-1")
     prompt = load_yaml(find_config("prompts", use.prompt, Path(where).parent), PipelinePrompt)
-    for call, slots in PIPELINE_SLOTS.items():
-        for slot in slots:
-            check(
-                f"{{{slot}}}" in getattr(prompt, call).user,
-                f"{where}: prompt {prompt.name!r}: `user` of {call} must hold {{{slot}}}",
-            )
+    _check_slots(prompt, PIPELINE_SLOTS, where)
     return PipelineSettings(prompt=prompt, **numbers)
 
 
+def _check_slots(prompt: ExtractionPrompt | PipelinePrompt, slots: Mapping[str, tuple[str, ...]], where: str) -> None:
+    """ConfigurationError for a prompt whose `user` lacks a slot: its calls would be made without what they are about."""
+    for call, names in slots.items():
+        for name in names:
+            check(
+                f"{{{name}}}" in getattr(prompt, call).user,
+                f"{where}: prompt {prompt.name!r}: `user` of {call} must hold {{{name}}}",
+            )
+
+
 def _is_temperature(text: str) -> bool:
-    try:
-        return 0 < float(text) < 100
-    except ValueError:
-        return False
+    return bool(_DECIMAL.fullmatch(text)) and Decimal(text) >= LEAST_TEMPERATURE

@@ -4,12 +4,14 @@ Reading is strict: a key given twice, an unknown field or a value of the wrong t
 """
 
 import difflib
-from collections.abc import Mapping
+import re
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
 import msgspec
 import yaml
+from msgspec import inspect
 
 from offline.canonical import encode
 from offline.errors import ConfigurationError, DataError
@@ -53,7 +55,7 @@ def parse_yaml(text: str, kind: type[T], where: str) -> T:
         value = msgspec.convert(raw, kind)
         encode(value)  # everything that is configured must have canonical bytes
     except msgspec.ValidationError as error:
-        raise ConfigurationError(f"{where}: {error}{_hint(str(error), kind)}") from error
+        raise ConfigurationError(f"{where}: {error}{_hint(str(error), kind)}{_choices(str(error), kind)}") from error
     except (DataError, RecursionError) as error:
         raise ConfigurationError(f"{where}: {error}") from error
     return value
@@ -91,6 +93,45 @@ def _hint(message: str, kind: type[Any]) -> str:
     known = sorted({field for struct in structs for field in struct.__struct_fields__})
     close = difflib.get_close_matches(unknown, known, n=1)
     return f"; did you mean `{close[0]}`?" if close else "; remove it"
+
+
+# What msgspec says of a value that is none of a list, or of a record that does not say which kind it is; and where.
+_NO_CHOICE = re.compile(
+    r"(Invalid (enum )?value '?(?P<value>.*?)'?|.* missing required field `(?P<field>\w+)`) - at `\$(?P<path>\S*)`", re.DOTALL
+)
+_STEP = re.compile(r"\.(\w+)|\[[^]]*\]")
+
+
+def _choices(message: str, kind: type[Any]) -> str:
+    """The values that can stand where msgspec's message finds another one, or none, if they are a list or kinds of records."""
+    found = _NO_CHOICE.fullmatch(message)
+    if found is None:
+        return ""
+    kinds = [inspect.type_info(kind)]
+    for field in (*_STEP.findall(found["path"]), *filter(None, [found["field"]])):
+        kinds = [below for each in kinds for below in _inside(each, field)]
+    values = sorted(
+        {str(value) for each in kinds for one in _each(each) if isinstance(one, inspect.LiteralType) for value in one.values}
+    )
+    theirs = f"; what a package adds is `kind: plugin, loader: {found['value'] or 'NAME'}`" if "plugin" in values else ""
+    return f"; known: {', '.join(values)}{theirs}" if values else ""
+
+
+def _each(kind: inspect.Type) -> tuple[inspect.Type, ...]:
+    return kind.types if isinstance(kind, inspect.UnionType) else (kind,)
+
+
+def _inside(kind: inspect.Type, field: str) -> Iterator[inspect.Type]:
+    """The types of a field of a type, its tag a list of one value; field "": an item's of a list, a value's of a map."""
+    for one in _each(kind):
+        if isinstance(one, inspect.StructType):
+            yield from (own.type for own in one.fields if own.encode_name == field)
+            if field and one.tag_field == field:
+                yield inspect.LiteralType((one.tag,))
+        elif not field and isinstance(one, inspect.CollectionType):
+            yield one.item_type
+        elif not field and isinstance(one, inspect.DictType):
+            yield one.value_type
 
 
 def _structs(kind: Any, seen: set[Any]) -> set[type[msgspec.Struct]]:

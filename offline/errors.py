@@ -1,6 +1,7 @@
 """The exception tree. Every message says what is wrong, where, and what to do; every class has one exit code.
 
     ColdreadError                 1   anything below, caught at the front door
+    ├── CommandError              2   options that do not go together, or a name on the command line that nothing has
     ├── ConfigurationError        3   an experiment, reader, grammar or prompt file that cannot be used
     ├── DataError                 4   raw rows that do not have the documented shape
     ├── LabelError                5   a missing, empty or meaningless gold answer
@@ -18,7 +19,7 @@
         ├── ScoreLinkError       25   predictions and labels no longer give the stored scores
         └── SealLinkError        26   a seal does not cover what lies upstream of it
 
-Exit code 0 means done, 2 means that the command line itself was wrong (typer's own code).
+Exit code 0 means done, 2 is also typer's own code for a command line that it cannot read.
 """
 
 
@@ -26,6 +27,12 @@ class ColdreadError(Exception):
     """Root of the tree; `exit_code` is what the command line returns."""
 
     exit_code = 1
+
+
+class CommandError(ColdreadError):
+    """The command line is wrong: options that do not go together, or the name of something that there is not."""
+
+    exit_code = 2
 
 
 class ConfigurationError(ColdreadError):

@@ -79,8 +79,8 @@ Data = FactConsolidationData | PlainData | SyntheticData | VersionsData | Plugin
 class GrammarForms(Record, frozen=True):
     """The sentence forms of one grammar.
 
-    `relations` maps a relation name to forms with `{subject}` and `{object}`; `no_fact` and `unresolved` list forms with
-    `{any}` whose texts carry no fact, or must be left to the reader.
+    `relations` maps a relation name to forms with `{subject}` and `{object}`; `no_fact` and `unresolved` list forms, plain
+    sentences or with `{any}` in them, whose texts carry no fact, or must be left to the reader.
     """
 
     name: str

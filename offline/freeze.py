@@ -34,11 +34,8 @@ def freeze(
     """Freeze the packets of these views. The same arguments give the same packets, byte for byte."""
     found = [(name, find_view(name)) for name in views]
     frozen: dict[tuple[str, str], tuple[Packet, Evidence]] = {}
-    by_history: dict[str, list[Question]] = {}
-    for question in questions:
-        by_history.setdefault(question.history, []).append(question)
-    for memory in memories(histories, extraction, settings, prompt.heading, measure, retrieval, questions):
-        for packet, evidence in freeze_memory(memory, by_history.get(memory.history.id, []), found, prompt):
+    for memory, about in memories(histories, questions, extraction, settings, prompt.heading, measure, retrieval):
+        for packet, evidence in freeze_memory(memory, about, found, prompt):
             frozen[packet.view, packet.question] = (packet, evidence)
     ordered = {view: [frozen[view, question.id] for question in questions] for view in views}
     texts = {evidence.digest: evidence for pairs in ordered.values() for _, evidence in pairs}
@@ -48,19 +45,25 @@ def freeze(
 
 def memories(
     histories: Sequence[History],
+    questions: Sequence[Question],
     extraction: Extraction,
     settings: ViewSettings,
     heading: str,
     measure: Measure = len,
     retrieval: Retrieval | None = None,
-    questions: Sequence[Question] = (),
-) -> Iterator[Memory]:
-    """Each history compiled with its own part of the extraction, one at a time: its indexes are freed before the next's."""
+) -> Iterator[tuple[Memory, list[Question]]]:
+    """Each history, compiled with its own part of the extraction, and the questions about it, in order.
+
+    One at a time: a history's indexes are freed before the next's.
+    """
     by_text = {statement.text: statement for statement in extraction.statements}
+    by_history: dict[str, list[Question]] = {history.id: [] for history in histories}
+    for question in questions:
+        by_history[question.history].append(question)
     for history in histories:
         part = Extraction(tuple({s.text: by_text[s.text] for s in history.statements}.values()), extraction.relations)
-        asked = [question.text for question in questions if question.history == history.id]
-        yield Memory(history, part, settings, heading, measure, retrieval, asked)
+        about = by_history[history.id]
+        yield Memory(history, part, settings, heading, measure, retrieval, [question.text for question in about]), about
 
 
 def freeze_memory(

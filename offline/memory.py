@@ -164,6 +164,11 @@ class Memory(Records):
         """Current edges, newest first; edges of one record in key order."""
         return sorted(self.graph.current.values(), key=lambda edge: (-edge.position, edge.key))
 
+    @cached_property
+    def values(self) -> dict[str, Edge]:
+        """Each current value as written, once, with the newest edge that holds it."""
+        return {edge.value: edge for edge in reversed(self.facts)}
+
     def _passages(self, unit: str) -> list[Passage]:
         return self._facts() if unit == "fact" else super()._passages(unit)
 

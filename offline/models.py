@@ -4,6 +4,7 @@ from datetime import date
 from typing import Literal
 
 from msgspec import UNSET, UnsetType
+from msgspec.structs import asdict
 
 from offline.canonical import Record
 from offline.configuration import check
@@ -22,6 +23,13 @@ class Pin(Record, frozen=True):
     revision: str | None = None
     served: str | UnsetType = UNSET
     fingerprint: str | UnsetType = UNSET
+
+
+def pin_text(pin: Pin) -> str:
+    """A model's pin as people write it: `embedded NAME`, `folder PATH`, `repository NAME@COMMIT`, `served NAME`."""
+    given = {name: value for name, value in asdict(pin).items() if isinstance(value, str)}
+    revision = f"@{given['revision']}" if "revision" in given else ""
+    return next(f"{name} {given[name]}{revision}" for name in ("embedded", "folder", "repository", "served") if name in given)
 
 
 class Reader(Record, frozen=True):

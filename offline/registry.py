@@ -73,7 +73,10 @@ class Registry(Generic[T]):
             )
         if not theirs:
             known = ", ".join([*self.names(), *filter(None, [self.also])])
-            raise ConfigurationError(f"unknown {self.kind} {name!r}; known: {known}")
+            raise ConfigurationError(
+                f"unknown {self.kind} {name!r}; known: {known}; if a package adds it (entry point group {self.group!r}), "
+                "that is not installed"
+            )
         try:
             loaded: T = theirs[0].load()
         except Exception as error:

@@ -8,7 +8,8 @@ import contextlib
 import fcntl
 import os
 import shutil
-from collections.abc import Callable, Iterable, Iterator, Mapping, Set
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Set
+from functools import lru_cache
 from pathlib import Path, PurePosixPath
 from typing import Literal
 
@@ -35,6 +36,8 @@ EXPERIMENT = "experiment.yaml"
 REPORT = "report.html"
 # What a step took, in a file that no manifest lists: the same work takes another time each time it is done.
 SIDE = "timings.json"
+# What to do about a file that is not what was written.
+RESTORE = "restore it from a copy, or make the run again in another folder"
 # The command that runs a step.
 COMMANDS = {
     "data": "load",
@@ -47,6 +50,8 @@ COMMANDS = {
 }
 # What may stand in a run's top folder.
 STEP_FOLDERS = ("data", "labels", "extraction", "vectors", "reranked", "packets", "reads", "scores")
+# Folders of tokenizers. A run may be published without their files: only what makes token ids, or text out of them, needs any.
+TOKENIZERS = frozenset({"extraction/tokenizer", "reads/*/tokenizer"})
 
 
 class FileEntry(Record, frozen=True):
@@ -108,11 +113,18 @@ def check_files(folder: Path, expected: Iterable[str]) -> None:
         raise AlteredError(f"{folder / MANIFEST}: {name}: {what}; the folder was altered")
 
 
-def verify_folder(folder: Path, *, beside: tuple[str, ...] = (), elsewhere: Mapping[str, Path] | None = None) -> Manifest:
+def verify_folder(
+    folder: Path,
+    *,
+    beside: tuple[str, ...] = (),
+    elsewhere: Mapping[str, Path] | None = None,
+    may_lack: Collection[str] = (),
+) -> Manifest:
     """Check every file of a step against its manifest and return it; AlteredError names the first one that differs.
 
     `beside`: names of files and folders in it that are checked elsewhere. `elsewhere`: for a folder in it (`.`: itself),
-    another that holds the files listed below it (it may hold more), of which this one may then lack some or all.
+    another that holds the files listed below it (it may hold more), of which this one may then lack some or all. `may_lack`:
+    folders in it (`.`: itself) of which any file may be missing, wherever it would lie.
     """
     manifest = read_manifest(folder)
     listed = {entry.name: entry for entry in manifest.files}
@@ -122,15 +134,18 @@ def verify_folder(folder: Path, *, beside: tuple[str, ...] = (), elsewhere: Mapp
     present -= {SIDE} - set(listed)
     supplied: set[str] = set()
     for inside, other in (elsewhere or {}).items():
-        below = {
-            path.relative_to(inside).as_posix(): listed[path.as_posix()]
-            for path in map(PurePosixPath, listed)
-            if path.is_relative_to(inside)
-        }
+        below = _below(listed, inside)
         _compare(other, below, {name for name in below if (other / name).is_file()})
         supplied |= {entry.name for entry in below.values()}
-    _compare(folder, listed, present, may_lack=supplied)
+    spared = {entry.name for inside in may_lack for entry in _below(listed, inside).values()}
+    _compare(folder, listed, present, may_lack=supplied | spared)
     return manifest
+
+
+def _below(listed: Mapping[str, FileEntry], inside: str) -> dict[str, FileEntry]:
+    """The entries below a folder of the step, by their names in it."""
+    paths = {PurePosixPath(name): entry for name, entry in listed.items()}
+    return {path.relative_to(inside).as_posix(): entry for path, entry in paths.items() if path.is_relative_to(inside)}
 
 
 def _compare(folder: Path, listed: Mapping[str, FileEntry], present: set[str], *, may_lack: Set[str] = frozenset()) -> None:
@@ -139,21 +154,26 @@ def _compare(folder: Path, listed: Mapping[str, FileEntry], present: set[str], *
         if name not in listed:
             raise AlteredError(f"{path}: a file that the manifest does not list; remove it")
         if name not in present:
-            raise AlteredError(f"{path} is missing, but the manifest lists it")
+            raise AlteredError(f"{path} is missing, but the manifest lists it; {RESTORE}")
         if path.stat().st_size != listed[name].size or file_digest(path) != listed[name].sha256:
-            raise AlteredError(f"{path}: differs from what was written (manifest sha256 {listed[name].sha256[:12]}…)")
+            raise AlteredError(
+                f"{path}: differs from what was written (manifest sha256 {listed[name].sha256[:12]}…); {RESTORE}"
+            )
 
 
 class RunFolder:
     """One run on disk.
 
     elsewhere: for folders that the run was published without, by their names in it (`reads/NAME/tokenizer`), where their
-    files lie.
+    files lie. may_lack: folders whose files may be missing (`reads/*/tokenizer`); those that are there must match.
     """
 
-    def __init__(self, path: Path, elsewhere: Mapping[str, Path] | None = None) -> None:
+    def __init__(
+        self, path: Path, elsewhere: Mapping[str, Path] | None = None, *, may_lack: Collection[str] = frozenset()
+    ) -> None:
         self.path = path
         self.elsewhere = dict(elsewhere or {})
+        self.may_lack = may_lack
 
     def step_folder(self, step: str) -> Path:
         """The folder of a step, `packets` or `reads/NAME/requests`."""
@@ -165,12 +185,16 @@ class RunFolder:
 
     def verify(self, folder: str, *, beside: tuple[str, ...] = ()) -> Manifest:
         """Check every file of a step, wherever it lies, and return its manifest; AlteredError names the first that differs."""
-        elsewhere = {
-            PurePosixPath(name).relative_to(folder).as_posix(): other
-            for name, other in self.elsewhere.items()
-            if PurePosixPath(name).is_relative_to(folder)
-        }
-        return verify_folder(self.path / folder, beside=beside, elsewhere=elsewhere)
+        elsewhere = {inside: other for name, other in self.elsewhere.items() if (inside := _inside(name, folder))}
+        may_lack = [inside for name in self.may_lack if (inside := _inside(name, folder))]
+        return verify_folder(self.path / folder, beside=beside, elsewhere=elsewhere, may_lack=may_lack)
+
+    def lacks(self, folder: str) -> list[Path]:
+        """Files of a folder that the run was published without and that do not lie elsewhere either."""
+        place, other = self.path / folder, self.files_of(folder)
+        owner = place if (place / MANIFEST).is_file() else place.parent
+        below = _below({entry.name: entry for entry in read_manifest(owner).files}, place.relative_to(owner).as_posix())
+        return [place / name for name in below if not (place / name).is_file() and not (other / name).is_file()]
 
     @contextlib.contextmanager
     def lock(self) -> Iterator[None]:
@@ -235,14 +259,10 @@ class RunFolder:
         path = self.path / EXPERIMENT
         if not path.is_file():
             raise StateError(f"{self.path} is no run: it has no {EXPERIMENT}; start one with `coldread run EXPERIMENT.yaml`")
-        data = read_bytes(path)
-        try:
-            experiment = parse_yaml(data.decode(), ResolvedExperiment, str(path))
-            if _experiment_bytes(experiment) == data:
-                return experiment
-        except (ConfigurationError, UnicodeDecodeError):
-            pass
-        raise AlteredError(f"{path}: differs from what was written; restore it, or start another run")
+        experiment = _experiment_of(read_bytes(path))
+        if experiment is None:
+            raise AlteredError(f"{path}: differs from what was written; restore it, or start another run")
+        return experiment
 
     def experiment_digest(self) -> str:
         """What a seal records of the experiment."""
@@ -319,6 +339,24 @@ class RunFolder:
             known = path.is_dir() if path.name in STEP_FOLDERS else path.is_file() and path.name in (EXPERIMENT, REPORT)
             if path.is_symlink() or not known:
                 raise AlteredError(f"{path}: not part of a run; remove it")
+
+
+def _inside(name: str, folder: str) -> str | None:
+    """A folder of a run, `*` in its name standing for one part, as it is called in a step's folder; None if it lies outside."""
+    parts, outer = PurePosixPath(name).parts, PurePosixPath(folder).parts
+    if len(parts) < len(outer) or any(part not in ("*", own) for part, own in zip(parts, outer, strict=False)):
+        return None
+    return PurePosixPath(*parts[len(outer) :]).as_posix()
+
+
+@lru_cache(maxsize=4)
+def _experiment_of(data: bytes) -> ResolvedExperiment | None:
+    """What these bytes write, None if it is not written so. Remembered: every step asks, and YAML is slow to read and write."""
+    try:
+        experiment = parse_yaml(data.decode(), ResolvedExperiment, EXPERIMENT)
+    except (ConfigurationError, UnicodeDecodeError):
+        return None
+    return experiment if _experiment_bytes(experiment) == data else None
 
 
 def _experiment_bytes(experiment: ResolvedExperiment) -> bytes:

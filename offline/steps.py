@@ -2,12 +2,13 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import product, zip_longest
 from pathlib import Path
 
 from msgspec import UNSET
 
 from offline.canonical import digest_of, read_lines, write_lines
-from offline.errors import ConfigurationError, StateError
+from offline.errors import AlteredError, CommandError, ConfigurationError, DataError, StateError
 from offline.experiment import (
     Drawn,
     FactConsolidationData,
@@ -31,9 +32,9 @@ def raw_source(experiment: ResolvedExperiment, path: Path | None) -> RawSource |
     """Where an experiment's raw rows come from: the given file, else the hub; None for data that is drawn."""
     data = experiment.data
     if path is not None and isinstance(data, Drawn):
-        raise ConfigurationError(f"{kind_of(data)} data takes no --data; its seed and sizes stand in the experiment")
+        raise CommandError(f"{kind_of(data)} data takes no --data; its seed and sizes stand in the experiment")
     if path is not None and not path.is_file():
-        raise ConfigurationError(f"--data {path}: {'not a file' if path.exists() else 'no such file'}")
+        raise DataError(f"--data {path}: {'not a file' if path.exists() else 'no such file'}")
     if isinstance(data, FactConsolidationData) and path is None:
         return RawSource(repository=data.repository, revision=data.revision, split=data.split)
     if isinstance(data, PlainData) and path is None:
@@ -173,6 +174,18 @@ def read_data(run: RunFolder) -> Data:
     return Data(tuple(read_lines(folder / "histories.jsonl", History)), tuple(read_lines(folder / "questions.jsonl", Question)))
 
 
+def check_due(path: Path, names: Sequence[str], questions: Sequence[Question], found: Sequence[tuple[str, str]]) -> None:
+    """AlteredError unless a file's lines are, in order, one for each of these views or pipelines and each question.
+
+    found: name and question of each line.
+    """
+    due = product(names, (question.id for question in questions))
+    for number, (wanted, there) in enumerate(zip_longest(due, found), 1):
+        if wanted != there:
+            here, said = ("none" if key is None else f"{key[0]!r}, question {key[1]!r}" for key in (there, wanted))
+            raise AlteredError(f"{path}, line {number}: {here}, where the experiment and its questions ask for {said}")
+
+
 EXTRACTION_FILES = ("statements.jsonl", "relations.jsonl")
 
 
@@ -210,8 +223,7 @@ def compiled(
     """Each history of a run, compiled, one at a time, and the questions about it, in order."""
     data, extraction = read_data(run), read_extraction(run)
     settings, heading = experiment.settings, experiment.prompt.heading
-    for memory in memories(data.histories, extraction, settings, heading, retrieval=retrieval, questions=data.questions):
-        yield memory, [question for question in data.questions if question.history == memory.history.id]
+    return memories(data.histories, data.questions, extraction, settings, heading, retrieval=retrieval)
 
 
 def freeze_run(run: RunFolder, experiment: ResolvedExperiment, measure: Measure) -> Frozen:

@@ -9,7 +9,9 @@ from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
+from typing import Literal
 
+from msgspec import UNSET, UnsetType
 from msgspec.structs import replace
 
 from offline.asking import CallPrompt
@@ -17,7 +19,7 @@ from offline.canonical import Record, digest_of, encode, read_lines, write_lines
 from offline.errors import AlteredError, InputLinkError, OutputLinkError
 from offline.records import Message
 from readers.ids import INPUTS, packed, read_ids, write_ids
-from readers.records import Call, Decoding, Output, Prediction, Settings, StageCounts, predicted
+from readers.records import Call, Decoding, FinishReason, Output, Prediction, Settings, StageCounts, predicted
 from readers.requests import SETTINGS, read_settings
 from readers.served import Tokenizer
 from readers.tokens import fill
@@ -46,6 +48,8 @@ class Prepared:
     too_long: bool = False
 
 
+# As in `Decoding`.
+Seeds = Literal["input"] | UnsetType
 # Outputs of calls that were not made before, in order.
 Source = Callable[[Sequence[Prepared]], list[Output]]
 
@@ -77,14 +81,18 @@ class Transcript:
 
 
 class Caller:
-    """Makes calls in waves: all that is asked at once goes to the source at once, each distinct call a single time."""
+    """Makes calls in waves: all that is asked at once goes to the source at once, each distinct call a single time.
 
-    def __init__(self, settings: Settings, tokenizer: Tokenizer, source: Source) -> None:
+    seeds: what the decodings of calls that sample state; a replay says what the recorded ones do.
+    """
+
+    def __init__(self, settings: Settings, tokenizer: Tokenizer, source: Source, seeds: Seeds = "input") -> None:
         self.transcript = Transcript(settings)
         self._tokenizer = tokenizer
         self._source = source
+        self._seeds = seeds
         self._answers: dict[str, Prediction] = {}
-        # What `fits` made of calls of the next wave.
+        # What `fits` and `refusal` made of calls of the next wave.
         self._prepared: dict[Ask, Prepared] = {}
 
     @property
@@ -108,9 +116,11 @@ class Caller:
 
     def fits(self, ask: Ask) -> bool:
         """Whether there is room for a call's input; True of one that cannot be made for another reason."""
-        if ask not in self._prepared:
-            self._prepared[ask] = self._prepare(ask)
-        return not self._prepared[ask].too_long
+        return not self._tried(ask).too_long
+
+    def refusal(self, ask: Ask) -> str | None:
+        """Why a call cannot be made, with the sizes where its input is too long; None if it can."""
+        return self._tried(ask).call.refused
 
     def ask(self, asks: Sequence[Ask]) -> list[Prediction]:
         """The answers to one wave, in order. A call that cannot be made is a failed answer that says why, never an error."""
@@ -128,8 +138,17 @@ class Caller:
             self._keep(prepared, made.get(name, Output(ids=(), finish_reason="error", error=prepared.call.refused)))
         return [self._answers[name] for name in names]
 
+    def _tried(self, ask: Ask) -> Prepared:
+        prepared = self._prepared.get(ask) or self._prepare(ask)
+        # One that is too long is a try, and another will be made.
+        if not prepared.too_long:
+            self._prepared[ask] = prepared
+        return prepared
+
     def _prepare(self, ask: Ask) -> Prepared:
-        settings, decoding = self.settings, digest_of(ask.decoding)
+        settings = self.settings
+        how = replace(ask.decoding, seeds=self._seeds) if ask.decoding.samples else ask.decoding
+        decoding = digest_of(how)
         special = next(filter(None, (self.special_in(message.content) for message in ask.chat)), None)
         refused: str | None = None
         too_long = False
@@ -144,7 +163,7 @@ class Caller:
         name = digest_of((identity, decoding, settings.stop_ids, settings.fingerprint))
         kept = ids if refused is None else ()
         call = Call(digest=name, stage=ask.stage, decoding=decoding, offset=0, length=len(kept), refused=refused)
-        return Prepared(call, kept, ask.decoding, too_long)
+        return Prepared(call, kept, how, too_long)
 
     def _keep(self, prepared: Prepared, output: Output) -> None:
         kept, call = self.transcript, prepared.call
@@ -196,6 +215,11 @@ class Recorded:
         self.folder = folder
         self.transcript = read_transcript(folder)
 
+    @property
+    def seeds(self) -> Seeds:
+        """What the decodings of recorded calls that sampled state."""
+        return next((decoding.seeds for decoding in self.transcript.decodings.values() if decoding.samples), "input")
+
     @cached_property
     def _outputs(self) -> dict[str, Output]:
         return {
@@ -212,6 +236,16 @@ class Recorded:
                     f"{prepared.call.digest[:12]}…, which is not among those that were made"
                 )
         return [self._outputs[prepared.call.digest] for prepared in calls]
+
+
+def _reason(transcript: Transcript, call: Call, prediction: Prediction) -> FinishReason | None:
+    """Why an answer ended, where its ids tell: at a stop id or the output cap. None for bytes, failures and all else."""
+    ids, settings = prediction.output_ids, transcript.settings
+    if settings.transport is not UNSET or prediction.finish_reason == "error":
+        return None
+    if ids and ids[-1] in settings.stop_ids:
+        return "stop"
+    return "length" if len(ids) == transcript.decodings[call.decoding].output_cap else None
 
 
 def check_transcript(recorded: Recorded, again: Transcript) -> int:
@@ -232,6 +266,10 @@ def check_transcript(recorded: Recorded, again: Transcript) -> int:
             raise OutputLinkError(f"{folder / ANSWERS}, {where}: it has more output ids than its cap of {cap}")
         if there[2] != prediction:
             raise OutputLinkError(f"{folder / ANSWERS}, {where}: its output ids do not decode to the stored text")
+        if (reason := _reason(again, call, prediction)) not in (None, prediction.finish_reason):
+            raise OutputLinkError(
+                f"{folder / ANSWERS}, {where}: it says {prediction.finish_reason!r}, and its output ids end by {reason!r}"
+            )
     if len(stored.calls) != len(again.calls):
         raise InputLinkError(f"{folder / CALLS}: {len(stored.calls)} calls; run again, the algorithm makes {len(again.calls)}")
     if list(stored.decodings) != list(again.decodings):

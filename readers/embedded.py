@@ -144,6 +144,9 @@ def _convert(gguf: Path, out: Path) -> None:
 
 def main() -> None:
     """Make the embedded models that are named (all, if none is) in the cache; those that are there stay."""
+    if {"-h", "--help"} & {*sys.argv[1:]}:
+        print(f"python -m readers.embedded [NAME ...]: make embedded models in {models_folder()}; known: {', '.join(PACKAGES)}")
+        return
     try:
         for name in sys.argv[1:] or PACKAGES:
             if name not in PACKAGES:

@@ -21,13 +21,14 @@ import msgspec
 from offline.canonical import digest_of, encode, read_record, self_digest, write_record
 from offline.errors import AlteredError, EngineError, StorageError
 from offline.models import Reader
+from offline.run_folder import SIDE
 from readers.calls import Caller, Prepared
 from readers.engines import EngineStart, asks_server
 from readers.guard import Forbidden
 from readers.pins import identify
 from readers.pool import Engines, Job, share
 from readers.process import Process
-from readers.records import JournalEntry, Output
+from readers.records import JournalEntry, Output, Spent
 from readers.requests import in_batches, make_settings
 from readers.tokens import ChatTokenizer
 
@@ -188,9 +189,21 @@ class Live:
         self._processes = []
         self._stack.close()
 
+    def spent(self) -> Spent:
+        """What all calls took until now."""
+        return Spent({stage: f"{seconds:.3f}" for stage, seconds in self.seconds.items()}, self.cached, self.generated)
+
     def resolved(self) -> tuple[dict[str, str], ...]:
         """The distinct environments, in canonical order."""
         return tuple(msgspec.json.decode(line) for line in sorted(self.environments))
+
+
+def spent_on(folder: Path) -> Spent | None:
+    """What a step's calls took; None if the file beside its manifest, which nothing covers, is not there or cannot be read."""
+    try:
+        return read_record(folder / SIDE, Spent)
+    except (AlteredError, StorageError):
+        return None
 
 
 @contextmanager

@@ -23,10 +23,14 @@ _SEED = 7
 
 def sample(requests: Requests, size: int) -> list[int]:
     """Indices of `size` requests to probe (or all), spread evenly over the lengths, longest first."""
-    wanted = [i for batch in batches_of(requests) for i in batch]
-    if len(wanted) <= size:
-        return wanted
-    return [wanted[round(place * (len(wanted) - 1) / max(1, size - 1))] for place in range(size)]
+    return spread([i for batch in batches_of(requests) for i in batch], size)
+
+
+def spread(ordered: Sequence[int], size: int) -> list[int]:
+    """`size` of these, or all, spread evenly from the first to the last."""
+    if len(ordered) <= size:
+        return list(ordered)
+    return [ordered[round(place * (len(ordered) - 1) / max(1, size - 1))] for place in range(size)]
 
 
 def kept_probes(path: Path, requests: Requests) -> list[Probe]:

@@ -6,6 +6,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
+from typing import Literal
 
 import msgspec
 from msgspec import UNSET, UnsetType
@@ -43,8 +44,9 @@ from readers.seal import (
 from readers.served import Tokenizer
 from readers.tokens import ChatTokenizer, copy_tokenizer, tokenizer_digest
 
-# (batches done, batches in all, requests done, requests in all)
-Progress = Callable[[int, int, int, int], None]
+Doing = Literal["starting", "probing", "reading"]
+# (what is being done, requests done, requests in all)
+Progress = Callable[[Doing, int, int], None]
 
 
 @dataclass(frozen=True)
@@ -130,22 +132,23 @@ def generate(
     todo = [(name, batch) for name, batch in zip(names, batches, strict=True) if name not in journal.entries]
     total = sum(map(len, batches))
     done = total - sum(len(batch) for _, batch in todo)
-    progress(len(batches) - len(todo), len(batches), done, total)
     size = SAMPLE if reader.probe is UNSET else reader.probe
     kept = kept_probes(probes, requests)
     # Probes of a run that still has batches to do are not of this one: an earlier plan may have made other batches.
     before = [probe for probe in kept if probe.condition != "run"]
     unfinished = bool(size and batches) and (bool(todo) or before == kept)
+    progress("starting" if todo or unfinished else "reading", done, total)
     if todo or unfinished:
         with engines.run(max(1, min(reader.data_parallel or 1, len(todo)))) as processes:
             if unfinished and not before:
+                progress("probing", done, total)
                 before = probe(processes[0], requests, size)
                 write_lines(probes, before)
-            finished = len(batches) - len(todo)
+            progress("reading", done, total)
             for entry in share(processes, [Job(name, [requests.ids[i] for i in batch]) for name, batch in todo]):
                 journal.append(entry)
-                done, finished = done + len(entry.outputs), finished + 1
-                progress(finished, len(batches), done, total)
+                done += len(entry.outputs)
+                progress("reading", done, total)
             if unfinished:
                 made = _outputs(batches, [journal.entries[name] for name in names])
                 write_lines(probes, [*before, *probe_run(processes[0], requests, before, made)])

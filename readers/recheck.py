@@ -10,7 +10,7 @@ import numpy as np
 from msgspec.structs import replace
 
 from offline.canonical import read_record
-from offline.errors import ConfigurationError, ModelError
+from offline.errors import CommandError, ConfigurationError, ModelError
 from offline.experiment import ResolvedExperiment
 from offline.models import Encoder, Reranker
 from offline.passages import Passage
@@ -48,7 +48,7 @@ def recheck(
     scores of its old candidates.
     """
     if batch_size is not None and batch_size < 1:
-        raise ConfigurationError("--batch-size must be at least 1")
+        raise CommandError("--batch-size must be at least 1")
     work, stored = model_work(experiment), read_retrieval(run, experiment)
     if not work.units and not work.stages:
         raise ConfigurationError(f"{run.path}: no view of this run needs a model; there is nothing to encode again")

@@ -109,8 +109,10 @@ class Decoding(Record, frozen=True):
     """How a call's answer is decoded.
 
     output_cap: new tokens at most. schema: a JSON Schema that the engine holds the answer to, its fields in that order; None
-    = free text. temperature: a decimal; `0` is greedy, anything else samples with `seed`. again: counts up where the same
-    call is made once more on purpose, so that it is not answered from what is known.
+    = free text. temperature: a decimal; `0` is greedy, anything else samples. again: counts up where the same call is made
+    once more on purpose, so that it is not answered from what is known.
+    seeds: `input` where each call sampled with a seed of its own, made of `seed` and its input (readers/engines); unset of
+    what is greedy, and of runs from before, in which all calls sampled with `seed` itself, one noise for all of them.
     """
 
     output_cap: int
@@ -119,6 +121,12 @@ class Decoding(Record, frozen=True):
     seed: int = 0
     again: int = 0
     format: Literal[1] = 1
+    seeds: Literal["input"] | UnsetType = UNSET
+
+    @property
+    def samples(self) -> bool:
+        """Whether it is not greedy."""
+        return float(self.temperature) > 0
 
 
 class Call(Record, frozen=True):
@@ -145,6 +153,17 @@ class StageCounts(Record, frozen=True):
     failed: int
     input_tokens: int
     output_tokens: int
+
+
+class Spent(Record, frozen=True):
+    """What an algorithm that asks a model took, beside the manifest of its step.
+
+    seconds: generating, by stage, decimals; a cached call counts as it took when it was made. cached, generated: calls.
+    """
+
+    seconds: dict[str, Annotated[str, Meta(pattern=r"^[0-9]+\.[0-9]{3}\Z")]]
+    cached: int
+    generated: int
 
 
 class Prediction(Record, frozen=True):

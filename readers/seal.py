@@ -1,5 +1,6 @@
 """Seals: what closes a reader's predictions before any label is opened, and how it is checked."""
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,7 +11,7 @@ from msgspec import UNSET
 from offline.canonical import digest_of, file_digest, read_lines, read_record, self_digest
 from offline.errors import AlteredError, SealLinkError, StateError
 from offline.run_folder import MANIFEST, RunFolder, verify_folder
-from readers.records import Counts, PipelineCounts, Prediction, Probe, Seal
+from readers.records import Counts, PipelineCounts, Prediction, Probe, Scheduled, Seal
 from readers.requests import Requests
 
 SEAL = "seal.json"
@@ -82,6 +83,13 @@ def read_seal(run: RunFolder, reader: str) -> Seal:
 def read_predictions(run: RunFolder, reader: str) -> tuple[Prediction, ...]:
     """A reader's predictions, one for each distinct request, in request order."""
     return tuple(read_lines(reads_folder(run, reader) / PREDICTIONS, Prediction))
+
+
+def ended_by_cap(run: RunFolder, reader: str) -> dict[str, int]:
+    """Scheduled questions of a sealed reader whose answer the output cap ended, by view; views without any are not named."""
+    capped = {prediction.request for prediction in read_predictions(run, reader) if prediction.finish_reason == "length"}
+    schedule = read_lines(reads_folder(run, reader) / "requests" / "schedule.jsonl", Scheduled)
+    return dict(Counter(scheduled.view for scheduled in schedule if scheduled.request in capped))
 
 
 def read_probes(run: RunFolder, reader: str) -> tuple[Probe, ...]:

@@ -122,7 +122,7 @@ def pipelines(model: Path, reader: dict[str, Any]) -> dict[str, str]:
         made, transcript = work.run(caller), caller.transcript
         write_transcript(Path(folder), transcript)
         recorded = Recorded(Path(folder))
-        again = Caller(engine.settings, engine.tokenizer, recorded)
+        again = Caller(engine.settings, engine.tokenizer, recorded, recorded.seeds)
         if work.run(again) != made:
             raise ColdreadError(f"{model.name}: pipelines run again on their recorded answers give other traces")
         check_transcript(recorded, again.transcript)

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from tiny import GRAMMAR, ROWS, coldread, write_experiment, write_rows
 
-from offline.errors import ColdreadError, ReplayError
+from offline.errors import ColdreadError, CommandError, ReplayError
 
 COMMANDS = (
     *("run", "load", "extract", "encode", "freeze", "read", "probe", "score", "coverage", "labels", "table", "replay", "show"),
@@ -27,7 +27,8 @@ def subclasses(kind: type[ColdreadError]) -> set[type[ColdreadError]]:
 def test_every_error_has_an_exit_code_of_its_own() -> None:
     codes = [kind.exit_code for kind in subclasses(ColdreadError)]
     assert len(set(codes)) == len(codes)
-    assert not {0, 2} & set(codes)
+    assert 0 not in codes
+    assert [kind for kind in subclasses(ColdreadError) if kind.exit_code == 2] == [CommandError]  # as typer's own
 
 
 def test_help_and_readme_document_the_exit_codes() -> None:
@@ -65,6 +66,10 @@ def test_the_packages_are_this_distributions_wherever_one_stands(tmp_path: Path)
     assert version("coldread")
     for path in done:
         assert Path(path).is_relative_to(top) or path in installed
+
+
+def lines(path: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in path.read_text().splitlines()]
 
 
 def start(folder: Path, model: Path, *more: str, until: str = "freeze", code: int = 0, **changes: object) -> tuple[Path, str]:
@@ -140,7 +145,7 @@ def test_show_tells_the_whole_story_without_opening_labels(tiny_model: Path, tmp
 
 
 def test_show_of_an_unknown_question_names_close_ones(copied_run: Path) -> None:
-    assert "ada/1" in coldread("show", str(copied_run), "ada/11", code=10).stderr
+    assert "ada/1" in coldread("show", str(copied_run), "ada/11", code=2).stderr
 
 
 def test_a_dry_run_counts_what_reading_then_sends_and_keeps_nothing(tiny_model: Path, tmp_path: Path, scored_run: Path) -> None:
@@ -148,15 +153,57 @@ def test_a_dry_run_counts_what_reading_then_sends_and_keeps_nothing(tiny_model: 
     before = sorted(tmp_path.rglob("*"))
     counted = json.loads(coldread("run", str(experiment), "--data", str(rows), "--dry-run", "--json").stdout)
     seal = json.loads((scored_run / "reads/tiny/seal.json").read_text())
-    assert counted["readers"]["tiny"]["questions"] == seal["counts"]["scheduled"]
+    assert counted["readers"]["tiny"]["scheduled"] == seal["counts"]["scheduled"]
     assert counted["readers"]["tiny"]["requests"] == seal["counts"]["generated"]
-    assert counted["readers"]["tiny"]["input_tokens"] == seal["counts"]["input_tokens"]
+    # The certificate comes on top: three readings of the requests that it really probed.
+    sizes = {r["digest"]: r["length"] for r in lines(scored_run / "reads/tiny/requests/requests.jsonl")}
+    probed = [sizes[p["request"]] for p in lines(scored_run / "reads/tiny/probes.jsonl") if p["condition"] == "alone"]
+    assert counted["readers"]["tiny"]["certificate"] == {"sample": 8, "readings": 3, "input_tokens": 3 * sum(probed)}
+    assert counted["readers"]["tiny"]["input_tokens"] == seal["counts"]["input_tokens"] + 3 * sum(probed)
+    assert counted["readers"]["tiny"]["output_tokens_at_most"] == 12 * (seal["counts"]["generated"] + 3 * 8)
     assert sorted(tmp_path.rglob("*")) == before
+
+
+def test_the_minutes_of_a_dry_run_are_with_the_certificate_and_a_line_says_so(tmp_path: Path) -> None:
+    reader = {"name": "tiny", "model": {"folder": str(tmp_path / "nowhere")}, "output_cap": 12, "batch_size": 4}
+
+    def plan(**changes: object) -> tuple[dict[str, Any], str]:
+        path = write_experiment(tmp_path, tmp_path, readers=[{"use": {**reader, **changes}}])
+        command = [
+            "run",
+            str(path),
+            "--data",
+            str(write_rows(tmp_path)),
+            "--dry-run",
+            "--input-rate",
+            "1",
+            "--output-rate",
+            "1",
+        ]
+        told = json.loads(coldread(*command, "--json").stdout)["readers"]["tiny"]
+        return told, " ".join(coldread(*command).stdout.split())
+
+    (bare, said), (two, said_of_two) = plan(engine="transformers", probe=0), plan(engine="transformers", probe=2)
+    assert bare["certificate"] is None
+    assert "certificate" not in said
+    assert "questions x views" in said
+    assert "which reads 2 requests 3 times" in said_of_two
+    # A token a second both ways: three readings of two requests and of their answers, at 12 tokens each.
+    more = two["certificate"]["input_tokens"]
+    assert two["input_tokens"] == bare["input_tokens"] + more
+    assert two["minutes"] == pytest.approx(bare["minutes"] + (more + 3 * 2 * 12) / 60, abs=0.11)
+    readings = {
+        "cached": plan(engine="vllm")[0],
+        "uncached": plan(engine="vllm", options={"enable_prefix_caching": False})[0],
+        "lone": plan(engine="transformers", batch_size=1)[0],
+    }
+    assert {name: told["certificate"]["readings"] for name, told in readings.items()} == {"cached": 5, "uncached": 3, "lone": 1}
 
 
 def test_a_dry_run_encodes_nothing_and_reckons_a_dense_view_as_bm25_in_its_place(tiny_model: Path, tmp_path: Path) -> None:
     views, encoder = ["fact_bm25", "fact_dense", "chunk_dense"], {"name": "e", "model": {"folder": str(tmp_path / "nowhere")}}
-    changes = {"views": views, "retrieval": {"encoder": encoder}, "settings": {"k": 1}}
+    reader = {"name": "tiny", "engine": "transformers", "model": {"folder": str(tiny_model)}, "probe": 0}
+    changes = {"views": views, "retrieval": {"encoder": encoder}, "settings": {"k": 1}, "readers": [{"use": reader}]}
     rows = write_rows(tmp_path)
 
     def estimate(**more: object) -> dict[str, Any]:
@@ -241,13 +288,13 @@ def test_a_missing_model_ends_reading_with_its_packets_kept(tmp_path: Path) -> N
 
 def test_a_missing_data_file_is_one_clear_error(tiny_model: Path, tmp_path: Path) -> None:
     experiment = write_experiment(tmp_path, tiny_model)
-    errors = coldread("run", str(experiment), "--data", str(tmp_path / "no.jsonl"), "--out", str(tmp_path / "r"), code=3).stderr
+    errors = coldread("run", str(experiment), "--data", str(tmp_path / "no.jsonl"), "--out", str(tmp_path / "r"), code=4).stderr
     assert "no such file" in errors
 
 
 @pytest.mark.parametrize("until", ["reed", ""])
 def test_an_unknown_step_names_the_steps(tiny_model: Path, tmp_path: Path, until: str) -> None:
-    assert "load, extract, encode, freeze, read, score" in start(tmp_path, tiny_model, until=until, code=3)[1]
+    assert "load, extract, encode, freeze, read, score" in start(tmp_path, tiny_model, until=until, code=2)[1]
 
 
 def test_a_full_disk_is_one_clear_error_and_leaves_no_partial_file(tiny_model: Path, tmp_path: Path, full_disk: Path) -> None:
@@ -392,6 +439,15 @@ def test_a_mistyped_run_is_said_to_be_no_run(tmp_path: Path, command: str) -> No
     assert not (tmp_path / "nope").exists()
 
 
+def test_an_error_whose_reader_has_gone_ends_with_its_code_and_no_traceback(tmp_path: Path) -> None:
+    ours, theirs = os.pipe()
+    os.close(ours)
+    command = [sys.executable, "-P", "-m", "coldread", "score", str(tmp_path / "nope"), "--json"]
+    done = subprocess.run(command, stdout=theirs, stderr=subprocess.PIPE, text=True, check=False)
+    os.close(theirs)
+    assert (done.returncode, done.stderr.count("\n"), "no run" in done.stderr) == (10, 1, True), done.stderr
+
+
 def test_an_error_under_json_is_one_json_object(tmp_path: Path) -> None:
     done = coldread("score", str(tmp_path / "nope"), "--json", code=10)
     assert json.loads(done.stdout)["exit_code"] == 10
@@ -461,3 +517,24 @@ def test_any_question_id_can_be_printed_to_a_terminal_without_unicode(tiny_model
         environment = {**os.environ, "PYTHONIOENCODING": "ascii"}
         done = subprocess.run(command, env=environment, capture_output=True, check=False)
         assert (done.returncode, b"\x1b" in done.stdout) == (0, False), done.stderr
+
+
+@pytest.mark.parametrize(
+    "command",
+    [("read", "--reader", "nobody"), ("probe", "--reader", "nobody"), ("show", "ada/9"), ("table", "--metric", "rouge")],
+)
+def test_a_name_on_the_command_line_that_nothing_has_is_a_wrong_command_line(
+    copied_run: Path, command: tuple[str, ...]
+) -> None:
+    step, *more = command
+    assert more[-1] in coldread(step, str(copied_run), *more, code=2).stderr
+
+
+def test_encode_says_that_there_is_nothing_to_encode(copied_run: Path) -> None:
+    assert "nothing to do: no view" in coldread("encode", str(copied_run)).stderr
+
+
+def test_a_replay_of_a_run_without_a_seal_does_not_say_that_every_link_replays(tiny_model: Path, tmp_path: Path) -> None:
+    run, _ = start(tmp_path, tiny_model, readers=[])
+    said = coldread("replay", str(run)).stderr
+    assert ("every link replays" in said, "no reader is sealed" in said) == (False, True)

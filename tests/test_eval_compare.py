@@ -14,11 +14,12 @@ import yaml
 from http_double import Asked, Reply, ids, said, serve
 from tiny import ROWS, SWITCHED_TEMPLATE, TEMPLATE, coldread, make_model, write_experiment, write_rows
 
-from eval.compare import Item, paired_cells, pin_text, stated
+from eval.asked import Asked as Item
+from eval.compare import paired_cells, stated
 from eval.records import Score
 from eval.templates import chat_text, lacking
 from offline.canonical import read_lines, read_record
-from offline.models import Pin
+from offline.models import Pin, pin_text
 from offline.run_folder import RunFolder
 from readers.records import Request, Scheduled, Settings
 from readers.seal import read_seal
@@ -167,7 +168,7 @@ def item(question: str, hop_class: str, right: bool) -> Item:
         cut=0,
         metrics={"subem": right, "strict_em": False},
     )
-    return Item(given=("p", 0, False), score=score, input_size=1, output_size=1)
+    return Item(score=score, given=("p", 0, False), requests=("r",), input_size=1, output_size=1)
 
 
 def test_cells_come_out_as_worked_by_hand() -> None:
@@ -234,7 +235,7 @@ def test_tokens_and_caps_are_those_of_the_shared_views(run: Path) -> None:
     assert facts["input_tokens"] == {"mean": round(sum(counts) / 18, 1), "max": max(counts)}
     assert 0 < facts["output_tokens"]["mean"] <= facts["output_tokens"]["max"] <= facts["output_cap"] == 24
     assert (facts["engine"], facts["dtype"], facts["device"].split()[0]) == ("transformers", "float32", "cpu")
-    assert (facts["failed"], facts["cut"]) == (0, 0)
+    assert facts["views"] == {view: {"cut": 0, "failed": 0} for view in ("cmc", "closed_book")}
 
 
 def test_a_device_that_no_engine_reported_is_the_one_asked_for(run: Path, later: Path) -> None:
@@ -404,16 +405,16 @@ def test_readers_without_a_common_view_are_refused(run: Path) -> None:
 def test_a_reader_is_not_compared_with_itself(run: Path, tmp_path: Path) -> None:
     copy = shutil.copytree(run, tmp_path / "copy")
     for other in ([], ["--other", run], ["--other", copy]):
-        assert "the same sealed reader" in refusal(run, "plain", "plain", *other)
+        assert "the same sealed reader" in refusal(run, "plain", "plain", *other, code=2)
 
 
 def test_an_unknown_reader_is_refused_with_the_known_ones(run: Path) -> None:
-    assert "has no reader 'nobody'; it has plain, switched, capped, short" in refusal(run, "plain", "nobody")
-    assert "has no reader 'nobody'" in refusal(run, "nobody", "plain")
+    assert "has no reader 'nobody'; it has plain, switched, capped, short" in refusal(run, "plain", "nobody", code=2)
+    assert "has no reader 'nobody'" in refusal(run, "nobody", "plain", code=2)
 
 
 def test_an_unknown_metric_is_refused_with_the_stored_ones(run: Path) -> None:
-    said = refusal(run, "plain", "switched", "--metric", "rouge")
+    said = refusal(run, "plain", "switched", "--metric", "rouge", code=2)
     assert "--metric rouge: not stored for both readers; there are strict_em, subem, subem_words" in said
 
 

@@ -641,7 +641,7 @@ def test_references_that_cannot_be_used_are_refused_before_a_label_is_opened(run
     assert "no such folder" in refused(tmp_path / "nowhere", 3)
     assert "is no run" in refused(tmp_path / "empty", 10)
     assert "no statement in common" in refused(stranger, 4)
-    assert "--against" in coldread("extract", str(run), "--gold", code=3).stderr
+    assert "--against" in coldread("extract", str(run), "--gold", code=2).stderr
     assert read_ledger(RunFolder(run)) == ()
 
 

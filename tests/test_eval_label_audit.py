@@ -7,7 +7,7 @@ from typing import Any
 
 from tiny import ROWS, coldread, frozen_run, their_reader, write_experiment, write_rows
 
-from eval.label_audit import Sensitivity, least_favourable, sensitivity
+from eval.label_audit import Sensitivity, least_favourable, sensitivity, unresolved_line
 from eval.labels import read_ledger
 from eval.records import Score
 from offline.canonical import write_record
@@ -51,6 +51,12 @@ def test_the_published_gaps_withstand_the_least_favourable_rescoring() -> None:
     # (313 - 85 - 26) / 400 = 50.50 points, (313 - 83 - 26) / 400 = 51.00.
     assert 100 * least_favourable(cmc, prior) / 400 == 50.5
     assert 100 * least_favourable(cmc, bm25) / 400 == 51.0
+
+
+def test_nothing_is_said_of_unresolved_statements_where_there_are_none() -> None:
+    assert unresolved_line({}) == ""
+    several = {"a": {"unresolved": 1, "statements": 4}, "b": {"unresolved": 2, "statements": 6}}
+    assert "leaves 3 of 10 statements of 2 histories unresolved" in unresolved_line(several)
 
 
 def score(question: str, right: bool, view: str = "cmc") -> Score:
@@ -104,6 +110,10 @@ def test_the_audit_of_a_scored_run_by_hand(tiny_model: Path, tmp_path: Path, plu
     run = start(tmp_path, tiny_model, given, "score", readers=their_reader(tiny_model, tmp_path / "x"), views=["cmc"])
     result = audit(run)
     assert result["questions"] == 5
+    # "It is late." of Carl's three statements.
+    assert result["unresolved"] == {"carl": {"unresolved": 1, "statements": 3}}
+    details = [finding["detail"] for finding in result["findings"]]
+    assert ["unresolved" in detail for detail in details] == [False, True]
     assert result["screens"]["superseded"] == {"sh": 2, "mh": 0}
     assert all(result["screens"][name] == {"sh": 0, "mh": 0} for name in ("in_question", "inside_word", "void"))
     assert result["populations"]["flagged"] == {"sh": 2, "mh": 0}
@@ -123,6 +133,7 @@ def test_the_audit_of_a_scored_run_by_hand(tiny_model: Path, tmp_path: Path, plu
     }
     assert (multi["questions"], multi["correct"], multi["lowest"], multi["highest"]) == (1, 0, 0, 0)
     shown = coldread("labels", str(run)).stdout
+    assert "that leaves 1 of 3 statements of history 'carl' unresolved" in " ".join(shown.split())
     assert ["cmc", "sh", "superseded", "4", "2", "50.00", "2", "1", "50.00", "25.00", "75.00"] in [
         line.split() for line in shown.splitlines()
     ]

@@ -1,6 +1,7 @@
 """The main table: counts and costs by hand, the run's own files as an oracle, published rows marked, refusals."""
 
 import csv
+import html
 import io
 import json
 import shutil
@@ -9,7 +10,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from tiny import coldread
+from tiny import coldread, write_experiment, write_rows
 
 from eval.asked import Asked
 from eval.grid import markdown
@@ -17,7 +18,9 @@ from eval.main_grids import flat, grids
 from eval.main_table import summarise
 from eval.published import published
 from eval.records import Score
+from eval.report import make_report
 from offline.records import Packet
+from offline.run_folder import RunFolder
 
 GOLDEN = Path(__file__).parent / "golden" / "format-1"
 
@@ -46,10 +49,11 @@ def test_a_row_counts_by_hand() -> None:
     items = [
         asked("a", "sh", True, "one", (10, 3)),
         asked("b", "sh", False, "one", (10, 3)),
-        asked("c", "sh", True, "two", (30, 64), cut=2),
+        asked("c", "sh", True, "two", (30, 64), cut=2, finish_reason="length"),
         asked("d", "mh", False, "three", (90, 0), finish_reason="error", too_long=True),
     ]
-    packets = {name: Packet(name, "", "", "cmc", "", "", 0, 0, 0, name in "bd", None) for name in "abcd"}
+    shown = {"a": "latest_state", "c": "raw_history", "d": "raw_history"}
+    packets = {name: Packet(name, "", "", "cmc", "", "", 0, 0, 0, name in "bd", shown.get(name)) for name in "abcd"}
     row = summarise(items, packets, "subem", "tokens")
     # Wilson 95 % of 2/3 is [20.77, 93.85], of 0/1 [0, 79.35].
     assert row["accuracy"] == {
@@ -58,7 +62,7 @@ def test_a_row_counts_by_hand() -> None:
     }
     # (10 + 10 + 30 + 90) / 4 and (3 + 3 + 64 + 0) / 4; "one" is asked twice, "three" was never given to the model.
     assert (row["input_mean"], row["output_mean"], row["requests"]) == (35.0, 17.5, 2)
-    assert (row["truncated"], row["cut"], row["failed"]) == (2, 1, 1)
+    assert (row["truncated"], row["fallbacks"], row["cut"], row["failed"], row["capped"]) == (2, 3, 1, 1, 1)
 
 
 def result(*units: str) -> dict[str, Any]:
@@ -76,6 +80,7 @@ def result(*units: str) -> dict[str, Any]:
             for unit in units
         ],
         "readers": {unit[0]: {"sealed_blind": unit == "tokens", "unit": unit, **whole} for unit in units},
+        "extraction": {"frontend": "grammar", "grammar": "g", "statements": {"facts": 2}, "extractor": None},
         "published": None,
     }
 
@@ -134,19 +139,59 @@ def test_counts_and_means_are_those_of_the_runs_own_files(copied_run: Path) -> N
 def test_every_form_tells_the_same_of_a_released_run(tmp_path: Path) -> None:
     told = json.loads(table(GOLDEN, "--format", "json"))
     rows = list(csv.DictReader(io.StringIO(table(GOLDEN, "--format", "csv"), newline="")))
-    # The run's tiny reader knows nothing: 0 of 4 and 0 of 1; all its outputs fill the cap of 12.
+    # The run's tiny reader knows nothing: 0 of 4 and 0 of 1; all its outputs fill the cap of 12. One question names nobody.
     assert (
         table(GOLDEN, "--format", "csv")
         .split("\n")[1]
         .startswith(
-            "cmc,tiny,all,subem,4,0,0.00,0.00,48.99,1,0,0.00,0.00,79.35,tokens,456.4,12.0,5,0,0,0,blind,17,0.339,this run"
+            "cmc,tiny,all,subem,4,0,0.00,0.00,48.99,1,0,0.00,0.00,79.35,tokens,456.4,12.0,5,0,1,0,0,5,blind,17,0.339,this run"
         )
     )
-    assert "cmc & tiny & blind & 0.00 (0.00-48.99) & 0.00 (0.00-79.35) & 456.4 & 12.0 & 5 & 0 & 0 & 0 \\\\" in table(
+    assert "cmc & tiny & blind & 0.00 (0.00-48.99) & 0.00 (0.00-79.35) & 456.4 & 12.0 & 5 & 0 & 1 & 0 & 0 & 5 \\\\" in table(
         GOLDEN, "--format", "latex"
     )
     assert [(row["view"], float(row["input_mean"])) for row in rows] == [(r["view"], r["input_mean"]) for r in told["rows"]]
     assert all(f"| {row['view']} " in table(GOLDEN) for row in rows)
+
+
+def fallbacks_of(run: Path) -> dict[str, int]:
+    """Packets with a fallback, by view, read from the run's files."""
+    return {
+        path.stem: sum(json.loads(line)["fallback"] is not None for line in path.read_text().splitlines())
+        for path in (run / "packets").glob("*.jsonl")
+        if path.stem != "evidence"
+    }
+
+
+def test_fallbacks_are_counted_in_every_form_and_in_the_report(copied_run: Path) -> None:
+    # "Who is nobody here?" has no anchor: cmc and stale_closure choose nothing, and show the whole history.
+    found = fallbacks_of(copied_run)
+    assert found == {"cmc": 1, "stale_closure": 1, "raw_history": 0, "closed_book": 0}
+    rows = csv.DictReader(io.StringIO(table(copied_run, "--format", "csv"), newline=""))
+    assert {row["view"]: int(row["fallbacks"]) for row in rows} == found
+    assert {row["view"]: row["fallbacks"] for row in json.loads(table(copied_run, "--json"))["rows"]} == found
+    page = make_report(RunFolder(copied_run))[0].decode()
+    for text in (table(copied_run), table(copied_run, "--format", "latex"), html.unescape(page)):
+        assert "fallback: questions for which the view chose nothing" in text.replace("\\_", "_")
+        assert "not of the view's own choice" in text
+
+
+def test_a_table_without_fallbacks_has_neither_column_nor_note(tiny_model: Path, tmp_path: Path) -> None:
+    experiment = write_experiment(tmp_path, tiny_model, views=["raw_history", "closed_book"])
+    run = tmp_path / "run"
+    coldread("run", str(experiment), "--data", str(write_rows(tmp_path)), "--out", str(run))
+    for form in ("markdown", "latex", "csv"):
+        assert "fallback" not in table(run, "--format", form)
+
+
+def test_answers_that_the_output_cap_ended_have_a_column_and_a_note() -> None:
+    told = result("tokens")
+    assert not any("capped" in text for grid in grids(told) for text in (*grid.headings, *grid.notes))
+    told["rows"][0]["capped"] = 2
+    views, flat_table = grids(told)[0], flat(told)
+    assert (views.headings[-1], views.groups[0][0][-1]) == ("capped", 2)
+    assert any(note.startswith("capped: answers that ended by the reader's output cap") for note in views.notes)
+    assert flat_table.groups[0][0][flat_table.headings.index("capped")] == 2
 
 
 def test_rows_by_length_follow_the_pooled_row_and_add_up_to_it() -> None:
@@ -161,7 +206,7 @@ def test_any_stored_metric_can_be_told_and_another_is_refused(copied_run: Path) 
     scores = [json.loads(line) for line in (copied_run / "scores/tiny/scores.jsonl").read_text().splitlines()]
     right = sum(s["metrics"]["strict_em"] for s in scores if s["view"] == "cmc" and s["hop_class"] == "sh")
     assert told["rows"][0]["accuracy"]["sh"]["correct"] == right
-    table(copied_run, "--metric", "rouge", code=10)
+    table(copied_run, "--metric", "rouge", code=2)
 
 
 def test_a_table_opens_no_label_and_writes_nothing_into_the_run(copied_run: Path, tmp_path: Path) -> None:
@@ -200,9 +245,10 @@ def test_published_rows_are_marked_in_every_form_and_claim_no_interval_or_cost()
     assert theirs[0][:5] == ("cmc", "HY4-preview, LLM extraction", "published, table 1", "97.25 of 400", "78.25")
     assert theirs[0][5:] == (None,) * 6
     assert all(str(row[2]).startswith("published") for row in theirs)
-    assert given.source in views.notes[1]
+    assert given.source in views.notes[-1]
     lines = [dict(zip(flat(told).headings, row, strict=True)) for row in flat(told).groups[0]]
     assert [line["source"] for line in lines[:2]] == ["this run", f"published: {given.source}, table 1"]
+    assert [line["extraction"] for line in lines[:2]] == ["grammar g; statements: 2 facts", "LLM"]
     assert (lines[1]["sh_percent"], lines[1]["sh_correct"], lines[1]["sh_low"], lines[1]["requests"]) == (
         "97.25",
         None,

@@ -14,7 +14,7 @@ import pytest
 from msgspec.structs import replace
 from rich.console import Console
 from test_eval_replay import add_file, edit_line
-from tiny import ANSWER, ROWS, coldread, their_reader, write_experiment, write_rows
+from tiny import ANSWER, ROWS, SPEAKS, coldread, their_reader, write_experiment, write_rows
 from tiny_pipelines import PIPELINES, engine, make_served_run, serving_reader
 
 from eval import pipeline_tables
@@ -23,7 +23,7 @@ from eval.run import make_plan
 from eval.score import score_reader
 from extract.pipelines.stored import read_stored
 from offline.canonical import file_digest, write_record
-from offline.errors import ConfigurationError, StateError
+from offline.errors import ConfigurationError, EngineError, StateError
 from offline.run_folder import RunFolder, make_manifest, read_manifest
 from readers.read import Commitment, read
 from readers.records import Seal
@@ -108,8 +108,10 @@ def test_an_untouched_run_replays_its_pipelines_and_says_how_much(copied_served_
     assert told["pipelines"] == "tiny: 35 traces, 11 candidate lists, 29 calls"
     assert "sampled: direct_sampled" in told["seal"]
     without = {link["link"]: link["detail"] for link in printed("replay", str(copied_served_run), "--no-tokens")["links"]}
-    assert "pipelines too" in without["tokens"]
-    assert "pipelines" not in without
+    assert without["pipelines"].startswith("skipped for tiny")
+    done = [coldread("replay", str(copied_served_run), *more).stderr.splitlines()[-1] for more in ((), ("--no-tokens",))]
+    assert ["every link replays" in line for line in done] == [True, False]
+    assert "skipped: tokens, pipelines" in done[1]
     assert {path: path.read_bytes() for path in copied_served_run.rglob("*") if path.is_file()} == before
 
 
@@ -172,6 +174,20 @@ def counts(run: Path, **changes: int) -> dict[str, Any]:
     return {"counts": msgspec.structs.replace(found, pipelines=msgspec.structs.replace(found.pipelines, **changes))}
 
 
+def empty(path: Path) -> None:
+    path.write_bytes(b"")
+
+
+def double(path: Path) -> None:
+    path.write_bytes(2 * path.read_bytes())
+
+
+def forge_inputs(folder: Path) -> None:
+    old = read_manifest(folder)
+    made = make_manifest(folder, old.step, dict.fromkeys(old.inputs, "0" * 64), [entry.name for entry in old.files])
+    write_record(folder / "manifest.json", made)
+
+
 # In traces.jsonl sh_conflict begins at line 10; answers.jsonl begins with those to direct calls.
 FORGERIES: dict[str, tuple[int, str, Callable[[Path], None]]] = {
     "a call's ids": (23, "calls.jsonl", flip_ids),
@@ -186,6 +202,9 @@ FORGERIES: dict[str, tuple[int, str, Callable[[Path], None]]] = {
     ),
     "a candidate": (24, "candidates.jsonl", edit("candidates.jsonl", 0, lambda r: r["candidates"][0].update(entity="Oslo"))),
     "an answer's ids": (20, "answers.jsonl", edit("calls/answers.jsonl", 0, lambda r: r.update(output_ids=[-5]))),
+    "no environment": (20, "environments.jsonl", lambda run: empty(run / SERVED / "environments.jsonl")),
+    "an environment twice": (20, "environments.jsonl", lambda run: double(run / SERVED / "environments.jsonl")),
+    "what it was made from": (23, "pipelines/manifest.json", lambda run: forge_inputs(run / SERVED)),
     "an answer beyond its cap": (
         24,
         "answers.jsonl, line 1, stage 'direct': it has more output ids than its cap",
@@ -198,7 +217,6 @@ FORGERIES: dict[str, tuple[int, str, Callable[[Path], None]]] = {
         "settings.json",
         edit("calls/settings.json", 0, lambda r: r["model"]["files"][-1].update(sha256="0" * 64)),
     ),
-    "no environment": (20, "environments.jsonl", lambda run: (run / SERVED / "environments.jsonl").write_bytes(b"")),
     "a file more": (20, "stranger", lambda run: add_file(run / SERVED)),
     "an environment": (26, "seal.json", edit("environments.jsonl", 0, lambda r: r.update(engine="another"))),
 }
@@ -210,6 +228,50 @@ def test_a_forgery_with_fitting_hashes_breaks_its_own_link(copied_served_run: Pa
     forge(copied_served_run)
     reseal(copied_served_run)
     assert named in coldread("replay", str(copied_served_run), code=code).stderr
+
+
+def forge_traces(run: Path, forge: Callable[[list[dict[str, Any]]], list[dict[str, Any]]]) -> None:
+    """Other traces, with fitting hashes and counts, so that nothing but the plan itself knows what is missing."""
+    path = run / SERVED / "traces.jsonl"
+    made = forge(lines(path))
+    path.write_bytes(b"".join(msgspec.json.encode(trace, order="sorted") + b"\n" for trace in made))
+    reseal(run, **counts(run, questions=len(made)))
+
+
+def _without(key: str, value: str) -> Callable[[list[dict[str, Any]]], list[dict[str, Any]]]:
+    return lambda traces: [trace for trace in traces if trace[key] != value]
+
+
+@pytest.mark.parametrize(
+    ("forge", "named"),
+    [
+        (lambda traces: traces[1:], "line 1: 'direct', question 'ada/1', where"),
+        (lambda traces: traces[:-1], "line 35: none"),
+        (_without("pipeline", "car"), "line 31: none"),
+        (_without("question", "ada/1"), "question 'ada/1'"),
+        (lambda traces: [*traces, traces[-1]], "line 36: 'car', question 'carl/1', where"),
+        (lambda traces: [traces[1], traces[0], *traces[2:]], "line 1: 'direct', question 'ada/1', where"),
+        (lambda traces: [{**traces[0], "pipeline": "direct_x"}, *traces[1:]], "line 1: 'direct_x'"),
+        (lambda traces: [{**traces[0], "question": "zz"}, *traces[1:]], "line 1: 'direct', question 'zz'"),
+    ],
+)
+def test_traces_that_are_not_those_of_the_plan_are_refused(
+    copied_served_run: Path, forge: Callable[[list[dict[str, Any]]], list[dict[str, Any]]], named: str
+) -> None:
+    forge_traces(copied_served_run, forge)
+    shutil.rmtree(copied_served_run / "scores")
+    for command in ("replay", "score"):
+        more = ["--no-tokens"] if command == "replay" else []
+        assert named in coldread(command, str(copied_served_run), *more, code=20).stderr
+    assert not (copied_served_run / "scores").exists()
+
+
+def test_everything_that_counts_traces_refuses_those_that_lack_one(served_run: Path, copied_served_run: Path) -> None:
+    forge_traces(copied_served_run, lambda traces: traces[:-1])
+    run = str(copied_served_run)
+    for command in (["pipelines"], ["table"], ["report"], ["show", "ada/0"], ["score"], ["replay"]):
+        assert "line 35: none" in coldread(command[0], run, *command[1:], code=20).stderr
+    assert "line 35: none" in coldread("compare", str(served_run), "tiny", "tiny", "--other", run, code=20).stderr
 
 
 def test_resealing_an_honest_run_still_replays(copied_served_run: Path) -> None:
@@ -296,6 +358,41 @@ def test_a_reader_may_serve_pipelines_and_read_no_view(tiny_model: Path, tmp_pat
     assert [(row["view"], row["requests"]) for row in printed("table", str(run))["rows"]] == [("sh_conflict", 5)]
     coldread("report", str(run))
     assert "reads no view" in coldread("probe", str(run), code=10).stderr
+    # No view was read, so that every environment of the seal is one that answered pipelines.
+    reseal(run, environments=(*seal["environments"], {"engine": "theirs", "gpu": "none"}))
+    assert "answered nothing" in coldread("replay", str(run), "--no-tokens", code=26).stderr
+
+
+def test_a_question_that_no_request_can_carry_is_refused_before_any_call_of_a_pipeline_is_made(
+    tiny_model: Path, tmp_path: Path, plugin: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plugin(*engine())
+    monkeypatch.setenv("COLDREAD_CALLS", str(tmp_path / "calls"))
+    rows = json.loads(json.dumps(ROWS))
+    rows[0]["questions"][0]["text"] += " <|user|>"
+    experiment = write_experiment(tmp_path, tiny_model, views=["cmc"], readers=serving_reader(tiny_model))
+    more = ("--data", str(write_rows(tmp_path, rows)), "--out", str(tmp_path / "run"))
+    assert "a special token of the model" in coldread("run", str(experiment), *more, code=6).stderr
+    assert not (tmp_path / "run" / SERVED).exists()
+    assert not (tmp_path / "calls").exists()
+
+
+def test_pipelines_that_fail_are_taken_up_again_over_the_requests_that_were_frozen_before_them(
+    served_run: Path, tiny_model: Path, tmp_path: Path, plugin: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plugin(*engine())
+    with monkeypatch.context() as patch:
+        patch.setattr("eval.run.serve_pipelines", lambda *given: (_ for _ in ()).throw(EngineError("stopped here")))
+        experiment = write_experiment(tmp_path, tiny_model, views=["cmc"], readers=serving_reader(tiny_model))
+        more = ("--data", str(write_rows(tmp_path)), "--out", str(tmp_path / "run"))
+        coldread("run", str(experiment), *more, code=8)
+    requests = tmp_path / "run" / READS / "requests"
+    frozen = requests.stat().st_ino
+    coldread("run", str(experiment), *more)
+    assert requests.stat().st_ino == frozen, "they were up to date"
+    for name in ("predictions.jsonl", "pipelines/traces.jsonl"):
+        assert (tmp_path / "run" / READS / name).read_bytes() == (served_run / READS / name).read_bytes()
+    coldread("replay", str(tmp_path / "run"))
 
 
 def test_pipelines_that_an_earlier_experiment_named_are_put_away(
@@ -312,6 +409,25 @@ def test_pipelines_that_an_earlier_experiment_named_are_put_away(
     coldread("run", str(write_experiment(tmp_path, tiny_model, views=["cmc"], readers=reader)), *more)
     assert not (tmp_path / "run" / SERVED).exists()
     coldread("replay", str(tmp_path / "run"))
+
+
+@pytest.mark.parametrize("after", ["", " Done."])
+def test_an_honest_empty_list_is_an_answer_whatever_is_said_after_it(
+    tiny_model: Path, tmp_path: Path, plugin: Callable[..., Path], after: str
+) -> None:
+    plugin(engine()[0], SPEAKS + f"\ndef say(self, text):\n    return '{{\"candidates\": []}}{after}'\n")
+    rows = json.loads(json.dumps(ROWS))
+    rows[0]["questions"][0]["answers"] = ["no answer"]
+    pipelines = serving_reader(tiny_model, pipelines=["sh_conflict"])
+    experiment = write_experiment(tmp_path, tiny_model, views=["cmc"], readers=pipelines)
+    run = tmp_path / "run"
+    coldread("run", str(experiment), "--data", str(write_rows(tmp_path, rows)), "--out", str(run))
+    scores = [score for score in lines(run / "scores/tiny/scores.jsonl") if score["view"] == "sh_conflict"]
+    assert [(score["finish_reason"], score["metrics"]["subem"]) for score in scores] == [("stop", True)] + [("stop", False)] * 4
+    (row,) = (row for row in printed("table", str(run))["rows"] if row["view"] == "sh_conflict")
+    assert row["failed"] == 0
+    coldread("replay", str(run))
+    assert ("text after the JSON" in coldread("show", str(run), "ada/0").stdout) is bool(after)
 
 
 FAILS = """
@@ -358,17 +474,21 @@ def test_an_abstention_is_right_where_a_gold_is_what_it_says_and_not_where_one_s
     assert direct.metrics == {"subem": True, "subem_words": False, "strict_em": False}
 
 
-def test_evidence_that_no_call_had_room_for_is_counted_and_keeps_no_two_readers_from_being_compared(
+def two_caps(model: Path, wide: int, narrow: int, *pipelines: str) -> list[dict[str, Any]]:
+    """Two readers of one model, `wide` and `narrow`; a byte is a token."""
+    (use,) = their_reader(model, model / "tokenizer.json", output_cap=64)
+    return [
+        {"use": {**use["use"], "name": name, "input_cap": cap}, "views": [], "pipelines": list(pipelines)}  # type: ignore[dict-item]
+        for name, cap in (("wide", wide), ("narrow", narrow))
+    ]
+
+
+def test_evidence_that_no_call_had_room_for_is_counted_and_keeps_two_readers_from_being_compared(
     tiny_model: Path, tmp_path: Path, plugin: Callable[..., Path]
 ) -> None:
     plugin(*engine())
-    (use,) = their_reader(tiny_model, tiny_model / "tokenizer.json", output_cap=64)
-    # A byte is a token, so that one of the two has no room for five records and a prompt.
-    two = [
-        {"use": {**use["use"], "name": name, "input_cap": cap}, "views": [], "pipelines": ["direct"]}  # type: ignore[dict-item]
-        for name, cap in (("wide", 2_000), ("narrow", 400))
-    ]
-    run = make_served_run(tmp_path, tiny_model, readers=two)
+    # One of the two has no room for five records and a prompt.
+    run = make_served_run(tmp_path, tiny_model, readers=two_caps(tiny_model, 2_000, 400, "direct"))
     dropped = {
         name: [trace.get("dropped", 0) for trace in lines(run / f"reads/{name}/pipelines/traces.jsonl")]
         for name in ("wide", "narrow")
@@ -379,11 +499,61 @@ def test_evidence_that_no_call_had_room_for_is_counted_and_keeps_no_two_readers_
     assert {name: [score["cut"] for score in own] for name, own in scores.items()} == dropped
     cut = {row["reader"]: row["cut"] for row in printed("table", str(run))["rows"]}
     assert cut == {"wide": 0, "narrow": sum(count > 0 for count in dropped["narrow"])}
-    compared = printed("compare", str(run), "wide", "narrow")
-    assert (compared["a"]["cut"], compared["b"]["cut"]) == (0, cut["narrow"])
+    count = next(filter(None, dropped["narrow"]))
+    for command in (
+        ("compare", str(run), "wide", "narrow"),
+        ("contrast", str(run), "--a", "wide", "--b", "narrow", "--view", "direct"),
+    ):
+        said = coldread(*command, code=10).stderr
+        assert "view 'direct'" in said
+        assert f"the first calls left out 0 and {count} of the records retrieved" in said
     question = QUESTIONS[dropped["narrow"].index(max(dropped["narrow"]))]
     assert f"{max(dropped['narrow'])} left out" in coldread("show", str(run), question).stdout
     coldread("replay", str(run))
+
+
+@pytest.mark.parametrize(
+    ("pipeline", "stage"), [("sh_conflict", "candidates"), ("sh_conflict_llm", "candidates"), ("car", "decompose")]
+)
+def test_a_first_call_that_was_refused_to_one_of_two_readers_keeps_them_from_being_compared(
+    tiny_model: Path, tmp_path: Path, plugin: Callable[..., Path], pipeline: str, stage: str
+) -> None:
+    plugin(*engine())
+    # A budget that has no room for any record leaves none to the caps, so that the refusal alone tells the two apart.
+    readers = two_caps(tiny_model, 4_000, 120, pipeline)
+    run = make_served_run(tmp_path, tiny_model, readers=readers, settings={"budget": 1})
+    refused = {
+        name: [call["stage"] for call in lines(run / f"reads/{name}/pipelines/calls/calls.jsonl") if call.get("refused")]
+        for name in ("wide", "narrow")
+    }
+    assert refused["wide"] == []
+    assert refused["narrow"][0] == stage
+    for pair in (("wide", "narrow"), ("narrow", "wide")):
+        said = coldread("compare", str(run), *pair, code=10).stderr
+        assert f"the first call to 'narrow' in {run} could not be made" in said
+
+
+def test_what_was_cut_and_what_failed_stands_beside_each_pipeline_that_is_set_against_another(
+    tiny_model: Path, tmp_path: Path, plugin: Callable[..., Path]
+) -> None:
+    plugin(*engine())
+    # Neither has room for all records of a direct answer, nor for any list.
+    run = make_served_run(tmp_path, tiny_model, readers=two_caps(tiny_model, 400, 400, "direct", "sh_conflict"))
+    traces = lines(run / "reads/wide/pipelines/traces.jsonl")
+    cut = {name: sum(t.get("dropped", 0) > 0 for t in traces if t["pipeline"] == name) for name in ("direct", "sh_conflict")}
+    assert 0 < cut["direct"] <= cut["sh_conflict"] == 5
+    faults = sum(t["pipeline"] == "direct" and t.get("fault") is not None for t in traces)
+    assert faults < 5
+    told = {"direct": {"cut": cut["direct"], "failed": faults}, "sh_conflict": {"cut": 5, "failed": 5}}
+    found = printed("compare", str(run), "wide", "narrow")
+    assert found["a"]["views"] == found["b"]["views"] == told
+    shown = coldread("compare", str(run), "wide", "narrow").stdout
+    assert shown.count(f"direct: cut {cut['direct']}, failed {faults}") == shown.count("sh_conflict: cut 5, failed 5") == 2
+    asked = ("contrast", str(run), "--a", "direct", "--b", "sh_conflict", "--reader", "wide")
+    rows = printed(*asked)["contrasts"]
+    assert [rows[-1][name] for name in ("cut_a", "cut_b", "failed_a", "failed_b")] == [cut["direct"], 5, faults, 5]
+    assert sum(row["failed_b"] for row in rows[:-1]) == 5
+    assert f"A cut {cut['direct']}, failed {faults}; B cut 5, failed 5, of 5 questions" in coldread(*asked).stdout
 
 
 @pytest.mark.parametrize(
@@ -391,7 +561,10 @@ def test_evidence_that_no_call_had_room_for_is_counted_and_keeps_no_two_readers_
     [
         ({"pipelines": {"seed": -1}}, "seed -1"),
         ({"pipelines": {"seed": 1 << 63}}, "seed"),
-        ({"pipelines": {"temperature": "0"}}, "temperature"),
+        *(
+            ({"pipelines": {"temperature": text}}, f"temperature {text!r} is no plain decimal from 0.01 to below 100")
+            for text in ("0", "0_7", " 0.7 ", "0.009", "7e-1", "+1", ".7", "1.", "nan", "inf", "100", "٠.٧", "")
+        ),
         ({"readers": ["[/b]"]}, "pipeline name '[/b]'"),
     ],
 )
@@ -446,18 +619,6 @@ def test_diagnostics_by_hand_open_no_label(copied_served_run: Path) -> None:
     }
     assert all(float(cost["seconds"]) >= 0 for cost in found["stages"].values())
     assert found["agreement"] == [{"pipeline": "sh_conflict_rerun", "against": "sh_conflict", "lists": 5, "same": 5}]
-
-
-def test_damaged_seconds_of_pipelines_are_none_and_all_else_is_told(copied_served_run: Path) -> None:
-    def stages() -> dict[str, Any]:
-        found: dict[str, Any] = printed("pipelines", str(copied_served_run))["readers"]["tiny"]["stages"]
-        return found
-
-    whole = stages()
-    assert all(cost["seconds"] for cost in whole.values())
-    (copied_served_run / SERVED / "timings.json").write_bytes(b"{}")
-    assert stages() == {name: {**cost, "seconds": None} for name, cost in whole.items()}
-    coldread("replay", str(copied_served_run))
 
 
 def test_the_isolation_table_sets_code_and_model_over_the_same_candidates(served_run: Path) -> None:
@@ -546,6 +707,17 @@ def test_an_unscored_run_is_diagnosed_without_labels(copied_served_run: Path) ->
     assert "sh_conflict" in coldread("pipelines", str(copied_served_run)).stdout
 
 
+def test_seconds_are_marked_as_unsealed_and_a_damaged_file_of_them_is_as_good_as_none(copied_served_run: Path) -> None:
+    found = printed("pipelines", str(copied_served_run))["readers"]["tiny"]
+    assert found["seconds_sealed"] is False
+    assert "seconds are not covered by the seal" in " ".join(coldread("pipelines", str(copied_served_run)).stdout.split())
+    for damaged in (b"{}", b"\xff\n", b""):
+        (copied_served_run / SERVED / "timings.json").write_bytes(damaged)
+        stages = printed("pipelines", str(copied_served_run))["readers"]["tiny"]["stages"]
+        assert {stage["seconds"] for stage in stages.values()} == {None}
+    coldread("replay", str(copied_served_run))
+
+
 def test_the_printed_diagnostics_fit_and_cut_no_number(served_run: Path) -> None:
     shown = coldread("pipelines", str(served_run)).stdout
     assert max(map(len, shown.splitlines())) <= 100
@@ -563,8 +735,8 @@ def test_a_length_that_looks_like_markup_is_printed_as_it_is(served_run: Path) -
 
 
 def test_a_run_without_pipelines_says_so(copied_run: Path, served_run: Path) -> None:
-    assert "those that do: none" in coldread("pipelines", str(copied_run), code=10).stderr
-    assert "those that do: tiny" in coldread("pipelines", str(served_run), "--reader", "other", code=10).stderr
+    assert "no reader that serves pipelines; name some" in coldread("pipelines", str(copied_run), code=10).stderr
+    assert "those that do: tiny" in coldread("pipelines", str(served_run), "--reader", "other", code=2).stderr
 
 
 def test_the_main_table_has_a_row_for_each_pipeline_and_marks_what_sampled(served_run: Path) -> None:
@@ -583,6 +755,23 @@ def test_the_main_table_has_a_row_for_each_pipeline_and_marks_what_sampled(serve
         "cmc",
         *PIPELINES,
     ]
+
+
+def test_the_legend_says_of_a_pipeline_that_the_budget_cuts_it_too(
+    tiny_model: Path, tmp_path: Path, plugin: Callable[..., Path]
+) -> None:
+    plugin(*engine())
+    # The budget has no room for a record, and no input is near a cap: the view's packets are truncated, not cut further.
+    readers = serving_reader(tiny_model, pipelines=["direct"])
+    run = make_served_run(tmp_path, tiny_model, readers=readers, settings={"budget": 1})
+    view, pipeline = printed("table", str(run))["rows"]
+    assert (view["truncated"], view["cut"]) == (5, 0)
+    assert (pipeline["truncated"], pipeline["cut"]) == (0, 5)
+    legend = " ".join(coldread("table", str(run)).stdout.split())
+    assert (
+        "truncated: packets cut to the evidence budget. cut: questions whose packet was cut further, to the reader's" in legend
+    )
+    assert "left out records retrieved for it, be it to the evidence budget or to the input cap." in legend
 
 
 def test_a_view_and_a_pipeline_are_contrasted_and_the_contrast_can_be_declared(

@@ -17,7 +17,7 @@ from worlds import memory, question, real_golds
 from eval.labels import read_labels
 from eval.populations import check_populations, contested, fits, keys_change, population_names, populations
 from offline.analysis import Analysis
-from offline.errors import ConfigurationError
+from offline.errors import CommandError, ConfigurationError
 from offline.experiment import ResolvedExperiment
 from offline.run_folder import RunFolder
 from offline.steps import read_data
@@ -141,7 +141,7 @@ def test_declared_lists_are_populations(run: RunFolder) -> None:
 
 
 def test_an_unknown_name_is_refused_with_those_there_are(run: RunFolder) -> None:
-    with pytest.raises(ConfigurationError) as refused:
+    with pytest.raises(CommandError) as refused:
         found(run, "all", "lenght:5", declared={"homes": ["ada/0"]})
     assert str(refused.value) == (
         "no population 'lenght:5'; did you mean 'length:5'? there are all, length:5, length:3, non_overflow, key_change, "

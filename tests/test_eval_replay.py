@@ -95,6 +95,71 @@ def test_any_file_removed_is_refused_and_named(copied_run: Path) -> None:
         path.write_bytes(content)
 
 
+@pytest.fixture
+def published(copied_run: Path) -> Path:
+    """A scored run without its tokenizer's files: their manifest alone is kept."""
+    for path in (copied_run / "reads" / "tiny" / "tokenizer").iterdir():
+        if path.name != "manifest.json":
+            path.unlink()
+    return copied_run
+
+
+def test_a_run_published_without_its_tokenizer_replays_all_but_token_ids(published: Path) -> None:
+    done = json.loads(coldread("replay", str(published), "--no-tokens", "--json").stdout)
+    assert [link["link"] for link in done["links"]] == ["files", "extraction", "packets", "tokens", "seal", "scores"]
+    said = coldread("replay", str(published), code=ALTERED).stderr
+    assert "reads/tiny/tokenizer/chat_template.jinja is missing" in said
+    assert "`--tokenizer FOLDER`" in said
+    assert "`--no-tokens`" in said
+
+
+def test_commands_that_need_no_tokenizer_say_of_such_a_run_what_they_say_of_the_whole_one(
+    scored_run: Path, published: Path, tmp_path: Path
+) -> None:
+    asked = [
+        *(("score", "--json"), ("labels", "--json"), ("table",), ("table", "--format", "json"), ("show", "ada/1")),
+        ("contrast", "--a", "cmc", "--b", "raw_history", "--json"),
+    ]
+    whole = Path(shutil.copytree(scored_run, tmp_path / "whole"))
+    for command, *more in asked:
+        said = [coldread(command, str(run), *more).stdout.replace(str(run), "RUN") for run in (whole, published)]
+        assert said[0] == said[1] != "", command
+    # Tokens of evidence are not counted where no tokenizer is at hand; the rest of the table is.
+    assert "cmc" in coldread("coverage", str(published)).stdout
+    assert coldread("report", str(published), "--out", str(tmp_path / "page.html")).stdout
+
+
+@pytest.mark.parametrize("change", ["config.json", "stranger.json"])
+def test_what_is_there_of_a_tokenizer_must_be_what_was_written(copied_run: Path, change: str) -> None:
+    kept = copied_run / "reads" / "tiny" / "tokenizer"
+    (kept / "tokenizer.json").unlink()
+    with (kept / change).open("a") as stream:
+        stream.write(" ")
+    for command, *more in (("replay", "--no-tokens"), ("score",), ("table",)):
+        assert change in coldread(command, str(copied_run), *more, code=ALTERED).stderr
+
+
+def test_a_run_published_without_its_extractors_tokenizer_is_shown_and_replayed_without_token_ids(tmp_path: Path) -> None:
+    golden = Path(__file__).parent / "golden" / "format-1-calls"
+    run = Path(shutil.copytree(golden, tmp_path / "run"))
+    shutil.rmtree(run / "extraction" / "tokenizer")
+    links = json.loads(coldread("replay", str(run), "--no-tokens", "--json").stdout)["links"]
+    assert [link["detail"] for link in links if "--no-tokens" in link["detail"]] == [
+        "skipped: its calls are token ids, and --no-tokens was given",
+        "tiny: skipped, --no-tokens was given, pipelines too: their calls are token ids",
+    ]
+    for command in ("catalogue", "pipelines"):
+        whole = json.loads(coldread(command, str(golden), "--json").stdout)
+        assert {**json.loads(coldread(command, str(run), "--json").stdout), "run": str(golden)} == whole
+    assert "--tokenizer FOLDER" in coldread("replay", str(run), code=ALTERED).stderr
+
+
+def test_the_manifest_of_a_tokenizer_cannot_be_left_out(published: Path) -> None:
+    shutil.rmtree(published / "reads" / "tiny" / "tokenizer")
+    for command, *more in (("replay", "--no-tokens"), ("table",)):
+        assert "manifest.json is missing" in coldread(command, str(published), *more, code=ALTERED).stderr
+
+
 @pytest.mark.parametrize("place", ["", "data", "packets", "labels", "reads", "reads/tiny", "reads/tiny/requests", "scores"])
 def test_any_file_or_folder_added_is_refused_and_named(copied_run: Path, place: str) -> None:
     stranger = copied_run / place / "stranger"
@@ -178,7 +243,7 @@ FORGERIES: dict[str, tuple[int, str, Callable[[Path], None]]] = {
     },
     "bytes behind the statements": (21, "statements.jsonl, line 9", lambda run: append(run / "extraction/statements.jsonl")),
     "bytes behind the packets": (22, "cmc.jsonl, line 6", lambda run: append(run / "packets/cmc.jsonl")),
-    "bytes behind the schedule": (20, "schedule.jsonl", lambda run: append(run / f"{READS}/requests/schedule.jsonl")),
+    "bytes behind the schedule": (23, "schedule.jsonl", lambda run: append(run / f"{READS}/requests/schedule.jsonl")),
     "bytes behind the scores": (25, "scores.jsonl", lambda run: append(run / "scores/tiny/scores.jsonl")),
     "an answer beyond its cap": (
         24,
@@ -330,6 +395,22 @@ def test_forged_request_settings_break_the_input_link(copied_run: Path) -> None:
     path.write_bytes(path.read_bytes().replace(b'"pad_id":5', b'"pad_id":4'))
     reseal(copied_run)
     assert "settings.json" in coldread("replay", str(copied_run), code=23).stderr
+
+
+@pytest.mark.parametrize("command", [["score"], ["replay", "--no-tokens"], ["table"]])
+def test_a_question_that_a_resealed_schedule_leaves_out_is_missed_without_a_tokenizer(
+    copied_run: Path, command: list[str]
+) -> None:
+    """What was wrong could be left out of the denominator: no other file says that it was scheduled."""
+    path = copied_run / "reads/tiny/requests/schedule.jsonl"
+    lines = path.read_bytes().splitlines(keepends=True)
+    path.write_bytes(b"".join(lines[:-1]))
+    seal = copied_run / "reads/tiny/seal.json"
+    scheduled = json.loads(seal.read_bytes())["counts"]["scheduled"]
+    seal.write_bytes(seal.read_bytes().replace(f'"scheduled":{scheduled}'.encode(), f'"scheduled":{scheduled - 1}'.encode()))
+    reseal(copied_run)
+    errors = coldread(command[0], str(copied_run), *command[1:], code=ALTERED).stderr
+    assert f"schedule.jsonl, line {len(lines)}: none, where the experiment and its questions ask for" in errors
 
 
 def test_forged_counts_break_the_seal_link(copied_run: Path) -> None:

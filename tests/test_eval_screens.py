@@ -45,6 +45,14 @@ def test_a_gold_that_was_overwritten_is_found_with_the_walk_to_it_and_what_overw
     )
 
 
+def test_a_superseded_finding_says_how_much_of_the_history_the_extraction_could_not_read() -> None:
+    # What Bob "perhaps" does is kept as text: it may say Oslo again, and no screen can know.
+    (finding,) = find(superseded, (*ADA, "Perhaps Bob moved to Oslo.", "Perhaps Ada moved to Oslo."), "Oslo")
+    assert finding.detail == (
+        f"record 1 says so, but record 2 overwrites it with 'Rome'; 2 of the history's {len(ADA) + 2} statements are unresolved"
+    )
+
+
 def test_the_current_value_is_no_superseded_gold() -> None:
     assert find(superseded, ADA, "Rome") == []
 

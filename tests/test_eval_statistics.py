@@ -23,6 +23,7 @@ from eval.statistics import (
     least_favourable,
     mcnemar,
     mcnemar_chi_square,
+    no_width,
     wilson,
 )
 from offline.errors import ConfigurationError
@@ -291,6 +292,24 @@ def test_the_published_intervals_come_out_of_the_published_counts(
     pairs = [str(number // 2) if number < 80 else str(number) for number in range(800)]
     shuffled = random.Random(1).sample(values, 800)
     assert bootstrap(shuffled, pairs) == pytest.approx((low, high), abs=0.05 * (high - low) + 0.1301)
+
+
+def test_an_interval_has_no_width_where_every_text_has_the_same_difference() -> None:
+    for values, texts in (([0] * 4, "abcd"), ([1] * 3, "abc"), ([1, 0, 1, 0], "aabb"), ([-1, 1], "aa")):
+        low, high = bootstrap(values, list(texts))
+        assert no_width(values, list(texts))
+        assert low == high == 100 * sum(values) / len(values)
+
+
+@given(st.lists(st.tuples(st.integers(-1, 1), st.sampled_from("abc")), min_size=1, max_size=12))
+def test_no_resample_differs_exactly_where_there_is_no_width(questions: list[tuple[int, str]]) -> None:
+    # The oracle draws every pair of texts there is: two resamples differ as soon as two texts do.
+    values, texts = [value for value, _ in questions], [text for _, text in questions]
+    means = {text: Fraction(sum(v for v, t in questions if t == text), texts.count(text)) for text in texts}
+    assert no_width(values, texts) == all(one == other for one in means.values() for other in means.values())
+    if no_width(values, texts):
+        low, high = bootstrap(values, texts, replicates=40)
+        assert low == high
 
 
 def test_the_interval_of_nothing_is_refused() -> None:

@@ -166,7 +166,7 @@ def test_a_missing_file_is_a_storage_error(loaded: Path, tmp_path: Path) -> None
 
 
 def test_options_of_predictions_without_predictions_are_refused(loaded: Path) -> None:
-    assert "--predictions" in coldread("score", str(loaded), "--by", "run", code=3).stderr
+    assert "--predictions" in coldread("score", str(loaded), "--by", "run", code=2).stderr
 
 
 def test_a_csv_answer_may_run_over_lines_and_hold_quotes(tmp_path: Path) -> None:

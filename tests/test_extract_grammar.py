@@ -1,12 +1,14 @@
 import json
 import re
 from collections import Counter
+from pathlib import Path
 
 import msgspec
 import pytest
 from conftest import RealWorld
 from hypothesis import given
 from hypothesis import strategies as st
+from tiny import coldread, write_experiment, write_rows
 from worlds import GRAMMAR, experiment, extraction, history, real_file
 
 from extract.frontends import distinct_texts, extract
@@ -48,7 +50,6 @@ def _parse(text: str, grammar: GrammarForms = MQUAKE) -> StatementExtraction:
         ("The author of Mr. Fox is Dr. No.", ("Mr. Fox", "P50", "Dr. No")),
         ("Caf\u00e9 was founded by Zoe\u0308.", ("Caf\u00e9", "P112", "Zoe\u0308")),
         ("محمد was born in the city of القاهرة.", ("محمد", "P19", "القاهرة")),
-        ("a\nb was founded by c.", ("a\nb", "P112", "c")),
     ],
 )
 def test_a_statement_gives_the_triple_that_it_states(text: str, triple: tuple[str, str, str]) -> None:
@@ -68,6 +69,10 @@ def test_a_statement_gives_the_triple_that_it_states(text: str, triple: tuple[st
         "... is married to Bo.",
         "Ada is married to ....",
         "the capital of France is Paris.",
+        # A slot holds one line, whatever breaks it.
+        "Tate was founded by Rome.\nMy friend Al moved to Oslo.",
+        "a\nb was founded by c.",
+        "Tate was founded by Ada\u2028and Bo.",
     ],
 )
 def test_a_statement_that_no_form_fits_is_left_to_the_reader(text: str) -> None:
@@ -80,6 +85,25 @@ def test_forms_without_a_fact_and_forms_for_the_reader_keep_their_status() -> No
     assert _parse("Ada had lunch with Bo.", GRAMMAR).status == "no_fact"
     assert _parse("Perhaps Ada moved to Rome.", GRAMMAR).status == "unresolved"
     assert _parse("Ada is married to Bo.", GRAMMAR).status == "facts"
+
+
+def test_a_form_without_a_fact_may_be_a_whole_sentence_which_fits_itself_alone() -> None:
+    grammar = GrammarForms(
+        name="chat",
+        relations={"home": ("{subject} is in {object}?",)},
+        no_fact=("Hi, who is in town?", "Hi, {any}."),
+        unresolved=("Perhaps.",),
+    )
+    # Its literal text outweighs `{subject} is in {object}?`, which fits as well.
+    assert _parse("Hi, who is in town?", grammar).status == "no_fact"
+    assert _parse("Hi, who is in town", grammar).reason == "no form fits"
+    assert _parse("Hi, who is in Rome?", grammar).status == "facts"
+    assert _parse("Perhaps.", grammar).reason == "a form that is left to the reader"
+
+
+def test_a_slot_of_a_form_without_a_fact_hides_no_second_line() -> None:
+    assert _parse("Ada had lunch with Bo.", GRAMMAR).status == "no_fact"
+    assert _parse("Ada had lunch with Bo.\nAda is married to Bo.", GRAMMAR).reason == "no form fits"
 
 
 def test_forms_are_tried_from_the_most_literal_text_to_the_least() -> None:
@@ -103,7 +127,7 @@ def _readings(text: str, grammar: GrammarForms) -> set[tuple[int, str]]:
     for relation, forms in grammar.relations.items():
         for form in forms:
             literals = re.split(r"\{subject\}|\{object\}", form)
-            match = re.fullmatch("(.+?)".join(map(re.escape, literals)), text, re.DOTALL)
+            match = re.fullmatch("(.+?)".join(map(re.escape, literals)), text)
             if match and all(slot.strip() for slot in match.groups()):
                 readings.add((sum(map(len, literals)), relation))
     return readings
@@ -153,7 +177,8 @@ def test_a_statement_of_ten_megabytes_is_parsed_whole() -> None:
 def test_a_form_that_cannot_be_used_is_refused_with_its_grammar(relations: dict[str, tuple[str, ...]], message: str) -> None:
     with pytest.raises(ConfigurationError, match=re.escape(message)) as caught:
         compile_forms(GrammarForms(name="mine", relations=relations))
-    assert "'mine'" in str(caught.value)
+    assert "grammar 'mine'" in str(caught.value)
+    assert "share" in message or "relation 'a'" in str(caught.value)
 
 
 def test_a_form_cannot_both_state_a_fact_and_state_none() -> None:
@@ -162,8 +187,25 @@ def test_a_form_cannot_both_state_a_fact_and_state_none() -> None:
 
 
 def test_a_form_without_a_fact_must_not_name_a_subject() -> None:
-    with pytest.raises(ConfigurationError, match=r"must hold \{any\}"):
+    said = "grammar 'mine', no_fact: form '{subject} slept.' states no fact, so it has no {subject}; its slots are all {any}"
+    with pytest.raises(ConfigurationError, match=re.escape(said)):
         compile_forms(GrammarForms(name="mine", relations={}, no_fact=("{subject} slept.",)))
+
+
+@pytest.mark.parametrize("form", ["", "  "])
+def test_an_empty_form_is_refused(form: str) -> None:
+    with pytest.raises(ConfigurationError, match="unresolved: an empty form"):
+        compile_forms(GrammarForms(name="mine", relations={}, unresolved=(form,)))
+
+
+def test_a_grammar_that_cannot_be_used_is_refused_before_a_file_is_written(tmp_path: Path) -> None:
+    (tmp_path / "mine.yaml").write_text("name: mine\nrelations: {}\nno_fact: ['{subject} slept.']\n")
+    frontend = {"kind": "grammar", "grammar": str(tmp_path / "mine.yaml")}
+    path, rows = write_experiment(tmp_path, tmp_path, frontend=frontend), str(write_rows(tmp_path))
+    for command in (["run", str(path), "--out"], ["load", "--experiment", str(path)]):
+        said = coldread(*command, str(tmp_path / "run"), "--data", rows, code=3).stderr
+        assert "grammar 'mine', no_fact" in said
+        assert not (tmp_path / "run").exists()
 
 
 def test_a_relations_words_are_its_form_without_slots_and_full_stop() -> None:

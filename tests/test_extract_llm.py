@@ -6,6 +6,7 @@ from dataclasses import dataclass
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec import UNSET
 from msgspec.structs import replace
 from scripted import READER, answer, entry, records_of, scripted
 
@@ -17,8 +18,9 @@ from extract.frontends.records import Extracted
 from offline.asking import EditedCatalogue, ExtractionPrompt, Extractor
 from offline.canonical import encode
 from offline.configuration import find_config, load_yaml
+from offline.errors import ConfigurationError
 from offline.experiment import GrammarForms
-from offline.records import Triple
+from offline.records import Message, Triple
 from readers.served import CODEC_FOLDER, MessageBytes
 
 PROMPT = load_yaml(find_config("prompts", "extract"), ExtractionPrompt)
@@ -163,10 +165,33 @@ CASES = [
     Case("Ada no longer leads Orb.", (("Orb", "head", "Ada"),), "unresolved", "a denial: 'no longer'"),
     Case("Ada no \t longer leads Orb.", (("Orb", "head", "Ada"),), "unresolved", "a denial: 'no longer'"),
     Case("Ada does not lead Orb.", (("Ada", "head", "not"),), "unresolved", "a denial: 'not'"),
+    Case("Bob no longer lives in Oslo.", (("Bob no longer", "home", "Oslo"),), "unresolved", "a denial: 'no longer'"),
+    Case("Nobody lives in Bonn.", (("Nobody", "home", "Bonn"),), "unresolved", "a denial: 'nobody'"),
+    Case("Sugawara no Michizane is from Japan.", (("Sugawara no Michizane", "country", "Japan"),), "facts"),
+    Case("A not-for-profit firm is Orb.", (("Orb", "kind", "not-for-profit firm"),), "facts"),
     Case("Variable n isn't part of G.", (("G", "part", "n"),), "unresolved", 'a denial: "isn\'t"'),
     Case("Ada doesn’t lead Orb.", (("Orb", "head", "Ada"),), "unresolved", 'a denial: "doesn\'t"'),
     Case("The author of Not Without Laughter is Hughes.", (("Not Without Laughter", "author", "Hughes"),), "facts"),
     Case("She leads Orb.", (("Orb", "head", "She"),), "unresolved", "the pronoun 'She' names nobody by itself"),
+    Case("SHE LEADS ORB.", (("ORB", "head", "SHE"),), "unresolved", "the pronoun 'SHE' names nobody by itself"),
+    Case("It rained. He leads Orb.", (("Orb", "head", "He"),), "unresolved", "the pronoun 'He' names nobody by itself"),
+    Case('Ada said "we lead Orb".', (("Orb", "head", "we"),), "unresolved", "the pronoun 'we' names nobody by itself"),
+    Case(
+        "Since then she leads Orb.",
+        (("Orb", "head", "Since then she"),),
+        "unresolved",
+        "the pronoun 'she' names nobody by itself",
+    ),
+    Case("His mother leads Orb.", (("Orb", "head", "His mother"),), "unresolved", "the pronoun 'His' names nobody by itself"),
+    Case(
+        "Orb is led by his mother.", (("Orb", "head", "his mother"),), "unresolved", "the pronoun 'his' names nobody by itself"
+    ),
+    Case("Orb is led by I.", (("Orb", "head", "I"),), "unresolved", "the pronoun 'I' names nobody by itself"),
+    Case("My Fair Lady is by Loewe.", (("My Fair Lady", "composer", "Loewe"),), "facts"),
+    Case("The president of the US is Ada.", (("US", "president", "Ada"),), "facts"),
+    Case("The head of WHO is Ben.", (("WHO", "head", "Ben"),), "facts"),
+    Case("The author of It is King.", (("It", "author", "King"),), "facts"),
+    Case("Lluís Domènech i Montaner is from Spain.", (("Lluís Domènech i Montaner", "country", "Spain"),), "facts"),
     Case(
         "The children of Ada are Ben and Cy.",
         (("Ada", "child", "Ben"), ("Ada", "child", "Cy")),
@@ -267,13 +292,17 @@ def test_no_line_break_of_any_kind_ends_the_line_of_a_record(end):
 class _Special(MessageBytes):
     """A tokenizer with one special token."""
 
+    def __init__(self, special):
+        super().__init__(CODEC_FOLDER)
+        self._special = special
+
     def special_in(self, text):
-        return "<|end|>" if "<|end|>" in text else None
+        return self._special if self._special in text else None
 
 
 def run_special(texts, script, extractor=EXTRACTOR):
     reader = replace(READER, input_cap=100_000)
-    caller = scripted(script, reader, _Special(CODEC_FOLDER))
+    caller = scripted(script, reader, _Special("<|end|>"))
     return llm(texts, extractor, caller), caller
 
 
@@ -339,6 +368,50 @@ def test_the_schema_asks_for_each_number_once_and_facts_exactly_where_there_are_
     assert silent["properties"]["facts"]["maxItems"] == 0
     # xgrammar 0.2.9 lets no string with a length or a pattern hold a quote.
     assert set(map(json.dumps, stated["properties"]["facts"]["items"]["properties"].values())) == {'{"type": "string"}'}
+
+
+@pytest.mark.parametrize("constrained", [True, False])
+def test_an_answer_gives_as_many_facts_of_a_statement_as_a_schema_lets_it_and_no_more(constrained):
+    most = json.loads(schema(1))["properties"]["records"]["prefixItems"][0]["anyOf"][0]["properties"]["facts"]["maxItems"]
+    assert most == 8
+    texts = ["Land0 has " + " and ".join(f"Town{n}" for n in range(count)) + "." for count in (8, 9)]
+    faults = []
+
+    def script(stage, chat):
+        if stage == "repair":
+            faults.append(chat[-1].content)
+        named = [(n, text.count("Town")) for n, text in records_of(chat)]
+        return answer(*(entry(n, *(("Land0", f"place {i}", f"Town{i}") for i in range(count))) for n, count in named))
+
+    extracted, _ = run(texts, script, replace(EXTRACTOR, constrained=constrained))
+    eight, nine = extracted.extraction.statements
+    assert len(eight.triples) == 8
+    assert (nine.status, nine.triples) == ("unresolved", ())
+    assert nine.reason == "no valid answer: it has 9 facts, and an answer may give 8 of one record"
+    assert ["9 facts" in fault for fault in faults] == [True]
+
+
+def local(input_cap, special="<|end|>"):
+    """A caller of a model that is no server's, so that its answers are counted as its inputs are: a byte is a token."""
+    caller = scripted(honest, replace(READER, input_cap=input_cap), _Special(special))
+    caller.transcript.settings = replace(caller.settings, transport=UNSET)
+    return caller
+
+
+@pytest.mark.parametrize("frontend", [llm, hybrid])
+def test_caps_that_leave_no_room_for_any_statement_are_refused_with_what_they_would_have_to_be(frontend):
+    prompt = PROMPT.extract.user.replace("{relations}", "[]").replace("{records}", '{"id": 1, "text": ""}')
+    chat = (Message(role="system", content=PROMPT.extract.system), Message(role="user", content=prompt))
+    needed = len(MessageBytes(CODEC_FOLDER).encode(chat))
+    fact = '{"records":[{"id":1,"status":"facts","facts":[{"subject":"","relation":"relation","object":""}]}]}'
+    enough = replace(EXTRACTOR, output_cap=len(fact))
+    frontend(CAPITALS, enough, local(needed))
+    with pytest.raises(ConfigurationError, match=rf"the input has {needed} tokens, of {needed - 1} .*raise input_cap"):
+        frontend(CAPITALS, enough, local(needed - 1))
+    with pytest.raises(ConfigurationError, match=rf"output_cap {len(fact) - 1} has no room .* takes {len(fact)} tokens"):
+        frontend(CAPITALS, replace(EXTRACTOR, output_cap=len(fact) - 1), local(needed))
+    with pytest.raises(ConfigurationError, match=r"spells out 'Aurora', a special token .* mend the prompt 'extract'"):
+        frontend(CAPITALS, enough, local(needed, "Aurora"))
 
 
 @pytest.mark.parametrize("cap", [1, 7, 800])
@@ -509,11 +582,11 @@ def test_forms_that_agree_read_the_rest_and_the_model_is_asked_for_what_they_do_
 
 
 def test_a_form_that_would_read_a_known_statement_otherwise_is_not_trusted():
-    """`{subject} is {object}.` would fit `The size of Orb is big.`, which the model read with another subject."""
-    texts = ["Ada is tall.", "Ben is short.", "Cy is old.", "The size of Orb is big.", "Dee is shy.", "Eve is sly."]
+    """`{subject} is {object}.` would fit `Size Orb is Big.`, which the model read with another subject."""
+    texts = ["Ada is Tall.", "Ben is Short.", "Cy is Old.", "Size Orb is Big.", "Dee is Shy.", "Eve is Sly."]
     facts = {
-        **{text: (text.split()[0], "state", text.split()[2][:-1]) for text in texts if not text.startswith("The")},
-        texts[3]: ("Orb", "size", "big"),
+        **{text: (text.split()[0], "state", text.split()[2][:-1]) for text in texts if not text.startswith("Size")},
+        texts[3]: ("Orb", "size", "Big"),
     }
 
     def script(stage, chat):
@@ -524,13 +597,23 @@ def test_a_form_that_would_read_a_known_statement_otherwise_is_not_trusted():
     assert {draft.by for draft in extracted.drafts} == {"model"}
 
 
+def readings_of(chat) -> list[str | None]:
+    """The relations of the readings that a review lets the model choose from, in order."""
+    shown = chat[-1].content.partition("Readings:\n")[2].splitlines()
+    assert [line.partition(": ")[0] for line in shown] == [str(number) for number in range(len(shown))]
+    told = (line.partition(": ")[2] for line in shown)
+    return [None if text == "no single one" else json.loads(text)["relation"] for text in told]
+
+
 def test_where_readings_disagree_the_model_reviews_them_and_the_others_are_read_anew():
     reversed_one = CAPITALS[2]
+    orders = []
 
     def script(stage, chat):
         if stage == "review":
             assert reversed_one in chat[-1].content
-            return '{"reading": 1}'
+            orders.append(readings_of(chat))
+            return json.dumps({"reading": orders[-1].index("capital")})
         entries = []
         for number, text in records_of(chat):
             subject, relation, value = capital(text)
@@ -538,12 +621,53 @@ def test_where_readings_disagree_the_model_reviews_them_and_the_others_are_read_
             entries.append(entry(number, fact))
         return answer(*entries)
 
-    extracted, caller = run(CAPITALS, script, replace(EXTRACTOR, statements=2), hybrid)
+    extracted, _ = run(CAPITALS, script, replace(EXTRACTOR, statements=2), hybrid)
     assert all(of(extracted, text).triples == (Triple(*capital(text)),) for text in CAPITALS)
     assert [draft.by for draft in extracted.drafts] == ["model", "model", "review", "model"] + ["form"] * 7
     assert extracted.drafts[2].call == extracted.forms[0].call is not None
-    assert extracted.forms[0].readings == 2
-    assert caller.transcript.counts()["review"].calls == 1
+    assert (extracted.forms[0].readings, extracted.forms[0].examples) == (2, 3)
+    # Two calls, every choice at another place in the second.
+    assert orders == [[None, "capital", "capital of"], ["capital", "capital of", None]]
+
+
+@pytest.mark.parametrize("reply", ['{"reading": 1}', '{"reading": 0}', "neither"])
+def test_a_reading_that_is_chosen_by_its_place_is_not_taken(reply):
+    def script(stage, chat):
+        if stage == "review":
+            return reply
+        entries = []
+        for number, text in records_of(chat):
+            subject, relation, value = capital(text)
+            entries.append(entry(number, (value, relation, subject) if text == CAPITALS[0] else (subject, relation, value)))
+        return answer(*entries)
+
+    extracted, caller = run(CAPITALS, script, replace(EXTRACTOR, statements=2), hybrid)
+    assert extracted.forms == ()
+    assert {draft.by for draft in extracted.drafts} == {"model"}
+    assert caller.transcript.counts()["review"].calls == 2
+
+
+def test_a_reading_that_a_review_chose_needs_as_many_examples_as_any():
+    """The rare reading is chosen after four statements; it was seen once, and twice more in the waves that follow."""
+    rare = {CAPITALS[0], CAPITALS[4], CAPITALS[6]}
+    by = []
+
+    def script(stage, chat):
+        if stage == "review":
+            return json.dumps({"reading": readings_of(chat).index("seat")})
+        entries = []
+        for number, text in records_of(chat):
+            subject, relation, value = capital(text)
+            entries.append(entry(number, (subject, "seat" if text in rare else relation, value)))
+        return answer(*entries)
+
+    for texts in (CAPITALS[:4], CAPITALS[:6], CAPITALS):
+        extracted, _ = run(texts, script, replace(EXTRACTOR, statements=2), hybrid)
+        by.append({draft.by for draft in extracted.drafts})
+        relations = [of(extracted, text).triples[0].relation for text in texts]
+    assert by == [{"model"}, {"model"}, {"model", "review", "form"}]
+    assert relations == ["seat"] * len(CAPITALS)
+    assert [(form.relation, form.examples) for form in extracted.forms] == [("seat", 3)]
 
 
 def test_a_review_stays_on_record_when_more_is_read_after_it():
@@ -551,7 +675,7 @@ def test_a_review_stays_on_record_when_more_is_read_after_it():
 
     def script(stage, chat):
         if stage == "review":
-            return '{"reading": 1}'
+            return json.dumps({"reading": readings_of(chat).index("capital")})
         entries = []
         for number, text in records_of(chat):
             subject, relation, value = capital(text)
@@ -562,7 +686,7 @@ def test_a_review_stays_on_record_when_more_is_read_after_it():
     one, two = ({}, {})
     for texts, found in ((CAPITALS, one), ([*CAPITALS, *odd], two)):
         extracted, caller = run(texts, script, replace(EXTRACTOR, statements=2), hybrid)
-        assert caller.transcript.counts()["review"].calls == 1
+        assert caller.transcript.counts()["review"].calls == 2
         found.update(form=extracted.forms[0], reviewed=[d.text for d in extracted.drafts if d.by == "review"])
     assert len(caller.waves) > 2, "more was read after the review"
     assert one == two
@@ -570,12 +694,12 @@ def test_a_review_stays_on_record_when_more_is_read_after_it():
 
 
 def test_a_statement_whose_form_is_given_up_is_asked_about():
-    """The odd one fits the sizes' form, which makes nothing of it, and `{subject} is {object}.`, which reads it wrongly."""
-    states = [f"{name} is {value}." for name, value in zip(("Ada", "Ben", "Cy", "Dee", "Eve", "Flo"), "uvwxyz", strict=True)]
-    sizes = [f"The size of {name} is {value}." for name, value in zip("PQR", "123", strict=True)]
-    odd = "The size of - is Orb is big."
+    """The odd one fits the sizes' form, which makes nothing of it, and `{subject} IS {object}.`, which reads it wrongly."""
+    states = [f"{name} IS {value}." for name, value in zip(("Ada", "Ben", "Cy", "Dee", "Eve", "Flo"), "UVWXYZ", strict=True)]
+    sizes = [f"The Size Of {name} IS {value}." for name, value in zip("PQR", "123", strict=True)]
+    odd = "The Size Of - IS Orb IS Big."
     facts = {text: (text.split()[0], "state", text[-2]) for text in states}
-    facts |= {text: (text[12], "size", text[-2]) for text in sizes} | {odd: ("Orb", "size", "big")}
+    facts |= {text: (text[12], "size", text[-2]) for text in sizes} | {odd: ("Orb", "size", "Big")}
     texts = [*states[:3], *sizes, *states[3:], odd]
 
     def script(stage, chat):
@@ -583,9 +707,9 @@ def test_a_statement_whose_form_is_given_up_is_asked_about():
 
     settings = replace(EXTRACTOR, statements=2, wave=3)
     before, _ = run(texts[:-1], script, settings, hybrid)
-    assert [form.form for form in before.forms] == ["The size of {subject} is {object}.", "{subject} is {object}."]
+    assert [form.form for form in before.forms] == ["The Size Of {subject} IS {object}.", "{subject} IS {object}."]
     extracted, caller = run(texts, script, settings, hybrid)
-    assert [form.form for form in extracted.forms] == ["The size of {subject} is {object}."]
+    assert [form.form for form in extracted.forms] == ["The Size Of {subject} IS {object}."]
     assert [draft.by for draft in extracted.drafts] == ["model"] * len(texts)
     assert all(of(extracted, text).triples == (Triple(*facts[text]),) for text in texts)
     assert caller.waves == [3, 1, 2]
@@ -607,16 +731,90 @@ def test_a_form_gives_nothing_that_a_model_may_not():
     assert all(of(extracted, text).triples == (Triple(*facts[text]),) for text in facts)
 
 
+def test_a_form_reads_names_and_leaves_sentences_to_the_model_or_the_reader():
+    """All of these fit `{subject} lives in {object}.`; the model reads three of them as facts."""
+    plain = [
+        f"{name} lives in {town}." for name, town in (("Ada", "Rome"), ("Bob", "the Hague"), ("Cy", "Oslo"), ("Dee", "Bonn"))
+    ]
+    denied, since = "Bob no longer lives in the Hague.", "Since then she lives in Paris."
+    two, other = "Ada lives in Rome or in Paris.", "Eve lives in Rome, but Flo lives in Oslo."
+    small, seen = "A friend of Ada lives in Rome.", "Gus lives in the Vatican."
+    said = {
+        **{text: [(text.split()[0], "home", text.partition(" in ")[2][:-1])] for text in plain},
+        two: [("Ada", "home", "Rome"), ("Ada", "home", "Paris")],
+        other: [("Eve", "home", "Rome"), ("Flo", "home", "Oslo")],
+        small: [("A friend of Ada", "home", "Rome")],
+    }
+
+    def script(stage, chat):
+        return answer(*(entry(n, *said[text]) for n, text in records_of(chat)))
+
+    extracted, _ = run([*plain, denied, since, two, other, small, seen], script, replace(EXTRACTOR, wave=1), hybrid)
+    assert [form.form for form in extracted.forms] == ["{subject} lives in {object}."]
+    found = {draft.text: (draft.by, draft.status, draft.reason) for draft in extracted.drafts}
+    assert found[denied] == ("form", "unresolved", "a denial: 'no longer'")
+    assert found[since] == ("form", "unresolved", "the pronoun 'she' names nobody by itself")
+    assert found[two] == ("model", "unresolved", "two values at once for 'home' of 'Ada'")
+    assert of(extracted, other).triples == (Triple("Eve", "home", "Rome"), Triple("Flo", "home", "Oslo"))
+    assert found[small] == ("model", "facts", None)
+    assert found[seen] == ("form", "facts", None)
+    assert of(extracted, seen).triples == (Triple("Gus", "home", "the Vatican"),)
+
+
+def test_a_persons_catalogue_reaches_what_forms_and_reviews_read():
+    """The model maps `birthplace` to `home`, wrongly; forms and a review read by it, and a person separates the two."""
+    homes = [f"P{i} lives in T{i}." for i in range(4)]
+    births = [f"P{i} was born in T{i + 20}." for i in range(12)]
+
+    def script(stage, chat):
+        if stage == "align":
+            new = json.loads(chat[-1].content.partition("New relation:\n")[2].splitlines()[0])["relation"]
+            return json.dumps({"same": choices_of(chat).index("home" if new == "birthplace" else None)})
+        if stage == "review":
+            return json.dumps({"reading": next(i for i, name in enumerate(readings_of(chat)) if name == "home")})
+        entries = []
+        for number, text in records_of(chat):
+            name, relation = ("birthplace", "odd") if "born" in text else ("home", "home")
+            subject, value = text.split()[0], text.split()[-1][:-1]
+            entries.append(entry(number, (subject, relation if text == births[1] else name, value)))
+        return answer(*entries)
+
+    edited = EditedCatalogue(relations={"home": ("home",), "birthplace": ("birthplace",)})
+    settings = replace(EXTRACTOR, align=True, wave=1)
+    for catalogue, expected in ((None, "home"), (edited, "birthplace")):
+        extracted, _ = run([*homes, *births], script, replace(settings, catalogue=catalogue), hybrid)
+        assert {draft.by for draft in extracted.drafts} == {"model", "form", "review"}
+        assert {of(extracted, text).triples[0].relation for text in births} == {expected}
+        assert {of(extracted, text).triples[0].relation for text in homes} == {"home"}
+
+
+@pytest.mark.parametrize(
+    ("changes", "text", "fact", "reason"),
+    [
+        ({"pronouns": ("Sie", "Ihr Haus")}, "Sie leitet Orb.", ("Orb", "leiter", "Sie"), "the pronoun 'Sie'"),
+        ({"negations": ("Nicht",)}, "Ada leitet Orb nicht.", ("Orb", "leiter", "Ada"), "a denial: 'nicht'"),
+        ({"negations": ("不",)}, "艾达不住在罗马。", ("艾达", "家", "罗马"), "a denial: '不'"),
+        ({"negations": ("不",)}, "艾达住在不列颠。", ("艾达", "家", "不列颠"), None),
+        ({"pronouns": ("她",)}, "她住在罗马。", ("她", "家", "罗马"), "the pronoun '她'"),
+    ],
+)
+def test_lists_of_words_may_be_of_any_language_and_in_any_case(changes, text, fact, reason):
+    extractor = replace(EXTRACTOR, prompt=replace(PROMPT, **changes))
+    extracted, _ = run([text], lambda stage, chat: answer(entry(1, fact)), extractor)
+    assert (of(extracted, text).status == "facts") == (reason is None)
+    assert (of(extracted, text).reason or "").startswith(reason or "")
+
+
 def test_a_form_that_swallows_the_second_fact_of_a_statement_is_not_trusted():
     plain = CAPITALS[:3]
-    two = "The capital of Land3 is Town3, and its size is 9."
-    unasked = ["The capital of Land4 is Town4, and its size is 8."]
+    two = "The capital of Land3 is Town3, SIZE 9."
+    unasked = ["The capital of Land4 is Town4, SIZE 8."]
 
     def script(stage, chat):
         entries = []
         for number, text in records_of(chat):
-            fact = capital(text.replace(", and its size is", ".").partition(".")[0])
-            more = [(fact[0], "size", text[-2])] if "size" in text else []
+            fact = capital(text.replace(", SIZE", ".").partition(".")[0])
+            more = [(fact[0], "size", text[-2])] if "SIZE" in text else []
             entries.append(entry(number, fact, *more))
         return answer(*entries)
 

@@ -165,30 +165,68 @@ def test_the_model_as_executor_is_given_the_very_candidates_that_the_policy_had(
 
 
 @pytest.mark.parametrize(
-    ("said", "answer", "chosen", "fault"),
+    ("said", "answer", "chosen", "fault", "note"),
     [
-        ('{"position": 3, "value": "Rome"}', "Rome", 3, None),
-        ('{"position": "3", "value": "Rome"}', "Rome", 3, None),
-        ('{"position": 1, "value": "Paris"}', "Paris", None, "the position chosen is no candidate's"),
-        ('{"value": "Rome"}', "Rome", None, "the position chosen is no candidate's"),
-        ('```json\n{"position": 3, "value": "Rome"}\n```', "Rome", 3, None),
+        ('{"position": 3, "value": "Rome"}', "Rome", 3, None, None),
+        ('{"position": "3", "value": "Rome"}', "Rome", 3, None, None),
+        ('{"position": 1, "value": "Paris"}', "Paris", None, None, "the position chosen is no candidate's"),
+        ('{"value": "Rome"}', "Rome", None, None, "the position chosen is no candidate's"),
+        ('```json\n{"position": 3, "value": "Rome"}\n```', "Rome", 3, None, None),
         # The choice counts, not what is said about the others: the substring match would find their names too.
-        ('{"position": 2, "value": "Florence"}\nRecord 3 says Rome.', "Florence", 2, "text after the JSON"),
-        ('{"position": 2, "value": "Florence"} {"position": 3, "value": "Rome"}', "Florence", 2, "text after the JSON"),
-        ('{"position": 3, "position": 2, "value": "Rome"}', '{"position": 3, "position": 2, "value": "Rome"}', None, TWICE),
-        ('{"position": 3, "value": "Ro', '{"position": 3, "value": "Ro', None, "not the JSON that was asked for"),
-        ('[{"position": 3, "value": "Rome"}]', '[{"position": 3, "value": "Rome"}]', None, "not the JSON that was asked for"),
-        ('{"position": 3, "value": "\\ud800"}', '{"position": 3, "value": "\\ud800"}', None, "no value was chosen"),
-        ("Rome, as of record 3.", "Rome, as of record 3.", None, "not the JSON that was asked for"),
-        ('{"position": 3, "value": ["Rome"]}', '{"position": 3, "value": ["Rome"]}', None, "no value was chosen"),
-        ('{"position": 3, "value": " "}', "no answer", None, None),
-        ("", "no answer", None, "not the JSON that was asked for"),
+        ('{"position": 2, "value": "Florence"}\nRecord 3 says Rome.', "Florence", 2, None, "text after the JSON"),
+        ('{"position": 2, "value": "Florence"} {"position": 3, "value": "Rome"}', "Florence", 2, None, "text after the JSON"),
+        (
+            '{"position": 3, "position": 2, "value": "Rome"}',
+            '{"position": 3, "position": 2, "value": "Rome"}',
+            None,
+            TWICE,
+            None,
+        ),
+        ('{"position": 3, "value": "Ro', '{"position": 3, "value": "Ro', None, "not the JSON that was asked for", None),
+        (
+            '[{"position": 3, "value": "Rome"}]',
+            '[{"position": 3, "value": "Rome"}]',
+            None,
+            "not the JSON that was asked for",
+            None,
+        ),
+        ('{"position": 3, "value": "\\ud800"}', '{"position": 3, "value": "\\ud800"}', None, "no value was chosen", None),
+        ("Rome, as of record 3.", "Rome, as of record 3.", None, "not the JSON that was asked for", None),
+        ('{"position": 3, "value": ["Rome"]}', '{"position": 3, "value": ["Rome"]}', None, "no value was chosen", None),
+        ('{"position": 3, "value": " "}', "no answer", None, None, None),
+        ('{"position": 3, "value": ""} None of them.', "no answer", None, None, "text after the JSON"),
+        ('{"position": 3} None of them.', '{"position": 3} None of them.', None, "no value was chosen", None),
+        ("", "no answer", None, "not the JSON that was asked for", None),
     ],
 )
-def test_whatever_the_model_chooses_is_a_defined_answer(said: str, answer: str, chosen: int | None, fault: str | None) -> None:
+def test_whatever_the_model_chooses_is_a_defined_answer(
+    said: str, answer: str, chosen: int | None, fault: str | None, note: str | None
+) -> None:
     made, _ = _run("sh_conflict_llm", script=_script(candidates=_listing(LISTED), choose=said))
     (trace,) = made.traces
-    assert (trace.answer, trace.chosen, trace.fault) == (answer, chosen, fault)
+    assert (trace.answer, trace.chosen, trace.fault, trace.note or None) == (answer, chosen, fault, note)
+
+
+@pytest.mark.parametrize(
+    ("listed", "failed"),
+    [
+        (_listing([]), False),
+        (_listing([]) + " Done.", False),
+        (_listing([(3, "Rome")]) + " Done.", False),
+        (_listing([(3, "Rome")])[:-2], True),
+        (_listing([(3, "Rome")])[:-1] + ', "more": 1}', True),
+        ("There is none.", True),
+        ('{"candidates": [{"position": 3}]}', True),
+    ],
+)
+def test_an_abstention_fails_only_where_what_went_wrong_may_have_cost_the_answer(listed: str, failed: bool) -> None:
+    # One record at most is listed, so there is no second newest.
+    made, _ = _run(
+        "sh_conflict_newest_2", "car_newest_2", script=_script(candidates=listed, decompose='{"hops": ["A?"]} Well.')
+    )
+    assert [(trace.answer, trace.answered_by) for trace in made.traces] == [("no answer", "none")] * 2
+    assert [has_failed(trace) for trace in made.traces] == [failed] * 2
+    assert [bool(trace.note) for trace in made.traces] == [" Done." in listed, True]
 
 
 def test_nothing_listed_is_no_answer_without_a_second_call_and_the_fallback_asks_directly() -> None:

@@ -1,15 +1,17 @@
 """Candidate extraction: whatever a model writes is a defined list."""
 
 import json
+import re
 
 import pytest
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from extract.pipelines.candidates import NOT_IN_RECORD, NOT_QUOTED, NOT_SHOWN, quotes, read_candidates, stands_in, usable
 from extract.pipelines.records import Candidate, CandidateList
 from offline.asking import CallPrompt, PipelinePrompt, PipelineSettings
 from offline.canonical import digest_of, encode
+from offline.normalise import entity_key
 from offline.records import Statement
 from offline.render import record_line
 from readers.records import Prediction
@@ -213,11 +215,13 @@ def test_an_object_inside_a_text_is_no_candidate() -> None:
     assert _positions(_read(cut, finish="length")) == [3]
 
 
-def test_a_list_in_a_fence_is_as_asked_for_and_words_after_it_are_a_fault_that_costs_nothing() -> None:
+def test_a_list_in_a_fence_is_as_asked_for_and_words_after_it_are_a_note_and_no_fault() -> None:
     whole = _listing(_item(3), _item(5, "Turin"))
     assert (_positions(_read(f"```json\n{whole}\n```")), _read(f"```json\n{whole}\n```").fault) == ([3, 5], None)
     talking = _read(f"{whole} I hope that this helps.")
-    assert (_positions(talking), talking.fault) == ([3, 5], "text after the JSON")
+    assert (_positions(talking), talking.fault, talking.note) == ([3, 5], None, "text after the JSON")
+    # A list to which nothing is to be said stays what it was, byte for byte.
+    assert b"note" not in encode(_read(whole))
     # Words before it make it no JSON; nothing is looked for in them.
     assert (_positions(_read(f"Here: {whole}")), _read(f"Here: {whole}").fault) == ([], NOT_JSON)
 
@@ -290,6 +294,19 @@ def test_no_json_is_an_error_wherever_it_is_cut(value: object, length: int) -> N
         ("2", "Ada caught 12 bass on day 2.", None, True),
         ("12 bass", "Ada caught 12 bass.", None, True),
         ("2 bass", "Ada caught 12 bass.", None, False),
+        ("5", "The pole is 1.5 m long.", None, False),
+        ("1", "The pole is 1.5 m long.", None, False),
+        ("1.5", "The pole is 1.5 m long.", None, True),
+        ("1.5 m", "The pole is 1.5 m long.", None, True),
+        ("1.5", "It runs version 1.5.2.", None, False),
+        ("1,000", "The town has 1,000,000 people.", None, False),
+        ("000", "The town has 1,000,000 people.", None, False),
+        ("1,000,000", "The town has 1,000,000 people.", None, True),
+        ("1 000 000", "The town has 1,000,000 people.", None, True),
+        ("5", "The pole is 1.5 m, the other 5.", None, True),
+        ("5 5", "Of 1.5 5 5 are left.", None, True),
+        ("5", "Ada chose 1, 5 and 7.", None, True),
+        ("31", "She moved.", "2026-01-31T10:00", True),
         ("Рим", "Ада живёт в Риме.", None, True),
         ("", "The capital is Rome.", None, False),
         ("  ", "The capital is Rome.", None, False),
@@ -301,6 +318,23 @@ def test_a_value_stands_in_its_record_under_the_normalisation_of_entity_keys(
     entity: str, text: str, time: str | None, stands: bool
 ) -> None:
     assert stands_in(entity, Statement(1, text, time)) is stands
+
+
+@given(st.text("0123456789.,ab '’s½İ-", max_size=12), st.text("0123456789.,ab '’s½İ-", max_size=3))
+def test_a_value_stands_where_its_key_does_unless_a_number_with_points_or_commas_is_cut(text: str, entity: str) -> None:
+    # An oracle of its own: joined numbers are words of letters, in the value as in the record, and all else is as it was.
+    key, whole = entity_key(entity), entity_key(text)
+    assume(key)
+    edge = r"(?:(?<!\d)|(?!\d))"
+    as_before = re.search(f"{edge}{re.escape(key)}{edge}", whole) is not None
+    joined = [entity_key(number) for number in re.findall(r"\d+(?:[.,]\d+)+", text)]
+    if not joined:
+        assert stands_in(entity, Statement(1, text)) is as_before
+    if stands_in(entity, Statement(1, text)):
+        assert as_before
+    if joined and key in {word for number in joined for word in number.split()}:
+        rest = entity_key(re.sub(r"\d+(?:[.,]\d+)+", "|", text))
+        assert stands_in(entity, Statement(1, text)) is (re.search(f"{edge}{re.escape(key)}{edge}", rest) is not None)
 
 
 def test_the_digest_of_a_list_is_that_of_everything_in_it() -> None:

@@ -14,6 +14,7 @@ from worlds import history, question
 from extract.pipelines.car import read_plan
 from extract.pipelines.records import Hop, Trace
 from extract.pipelines.schedule import run_pipelines
+from extract.pipelines.stored import failed
 from offline.experiment import ViewSettings
 from readers.records import Decoding, Output, Prediction
 
@@ -176,9 +177,12 @@ def test_what_a_call_had_no_room_for_is_counted_once_however_often_hops_ask_it()
     assert trace.dropped == listed.dropped == 6
 
 
-def test_ten_hops_are_cut_at_the_limit_and_the_fault_says_so() -> None:
+def test_ten_hops_are_cut_at_the_limit_and_a_note_says_so() -> None:
     trace, _ = _run([PLAN[0]] * 10)
-    assert (len(trace.hops), trace.fault) == (8, "10 hops were planned, 8 are looked up")
+    assert (len(trace.hops), trace.fault, trace.note) == (8, None, "10 hops were planned, 8 are looked up")
+    # All that are looked up are honestly empty: an abstention, and no failure.
+    trace, _ = _run(["Who is nobody?"] * 10)
+    assert (trace.answered_by, failed(trace), bool(trace.note)) == ("none", False, True)
     assert len(_run([PLAN[0]] * 10, hops=2)[0].hops) == 2
     # The same query is one call, however often it is asked.
     assert len(trace.calls) == 2
@@ -209,7 +213,37 @@ def test_a_plan_in_a_fence_is_read_and_one_with_words_after_it_is_marked() -> No
     plan = json.dumps({"hops": PLAN})
     assert _run(f"```json\n{plan}\n```")[0].fault is None
     trace, _ = _run(f"{plan}\nThis chain leads to the answer.")
-    assert (trace.answer, trace.fault) == ("Channel", "text after the JSON")
+    assert (trace.answer, trace.fault, trace.note) == ("Channel", None, "text after the JSON")
+    trace, _ = _run('{"hops": ["Who is nobody?"]} Done.')
+    assert (trace.answered_by, failed(trace)) == ("none", False)
+    trace, _ = _run('{"hops": ["Who is nobody?"', {})
+    assert (trace.answered_by, failed(trace)) == ("none", True)
+
+
+@pytest.mark.parametrize(
+    ("said", "answer"),
+    [
+        ('{"position": 3}', None),
+        ('```json\n{"position": 3, "value": ["Paris"]}\n```', None),
+        ('{"position": 3, "value": "Par', None),
+        ("[3]", None),
+        ('{"position": 3, "value": ""}', None),
+        ('{"position": 3, "value": "Paris"}', "Paris"),
+        ("Paris", "Paris"),
+    ],
+)
+def test_json_without_a_value_is_never_put_into_the_next_hop(said: str, answer: str | None) -> None:
+    def script(text: str, decoding: Decoding) -> str:
+        if "to be split" in text:
+            return json.dumps({"hops": PLAN[:2]})
+        return said if "Candidates:" in text else _listing(MATCHES.get(_asked(text), []))
+
+    caller, _ = scripted_caller(script)
+    made = run_pipelines(["car_llm"], [WORLD], [question(ASKED)], pipelines_experiment("car_llm"), caller)
+    first, second = made.traces[0].hops
+    assert (first.answer, first.outcome) == (answer, "answered" if answer else "empty")
+    assert second.resolved == (answer and f"On which river does {answer} lie?")
+    assert (second.outcome == "skipped") is (answer is None)
 
 
 def test_car_without_an_answer_falls_back_to_the_direct_one() -> None:

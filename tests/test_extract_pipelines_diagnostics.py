@@ -69,8 +69,31 @@ def test_a_pipeline_is_counted_as_its_questions_came_out(made: Made) -> None:
 def test_hops_are_counted_as_planned_and_as_looked_up_with_the_first_that_failed(made: Made) -> None:
     car = _of(made)["car"]
     # Ada: three hops, the second is empty, the third skipped; Bob: one; Nobody: one, empty.
-    assert (car.planned, car.executed, car.first_failed) == (5, 4, {"1": 1, "2": 1})
+    assert (car.planned, car.unplanned, car.executed, car.first_failed) == (5, 0, 4, {"1": 1, "2": 1})
     assert (car.lists, car.empty, car.abstained, car.contested) == (4, 2, 1, 1)
+
+
+def test_hops_beyond_the_limit_are_planned_and_an_unreadable_plan_is_none() -> None:
+    plans = {
+        "Ada": '{"hops": ["Where does Ada live?", "A?", "B?"]}',
+        "Bob": '{"hops": ["Where does Bob',
+        "Nobody": '{"hops": []}',
+    }
+
+    def script(text: str, decoding: Decoding) -> str:
+        asked = text.rsplit("Question: ", 1)[1]
+        return next(plan for who, plan in plans.items() if who in asked) if "to be split" in text else '{"candidates": []}'
+
+    experiment = pipelines_experiment("sh_conflict", "car", "car_llm", hops=2)
+    caller, _ = scripted_caller(script)
+    found = run_pipelines(["sh_conflict", "car", "car_llm"], [WORLD], [ADA, BOB, NOBODY], experiment, caller)
+    assert experiment.pipelines
+    counted = _of((found, caller.transcript, experiment.pipelines))
+    # Ada: three planned, two looked up. Bob's plan is cut off and Nobody's is empty: each question is its own one hop.
+    for name in ("car", "car_llm"):
+        assert [getattr(counted[name], key) for key in ("planned", "unplanned", "executed")] == [3, 2, 4]
+        assert (counted[name].noted, counted[name].faults) == (1, 2)
+    assert (counted["sh_conflict"].planned, counted["sh_conflict"].unplanned) == (0, 0)
 
 
 def test_foreign_candidates_make_a_question_contested_only_where_they_are_kept(made: Made) -> None:

@@ -10,31 +10,21 @@ from pathlib import Path
 import pytest
 import yaml
 from tiny import ROWS, coldread, make_model, write_experiment, write_rows
-from tiny_extraction import RULES, extractor
+from tiny_extraction import RULES, bytes_of, extractor, make_run, refuse_engine, statements
 
 from extract.steps import CALLS, read_drafts
 from offline.canonical import encode, read_record, write_record
+from offline.configuration import configs_folder
 from offline.errors import AlteredError, ExtractionLinkError, InputLinkError, OutputLinkError
 from offline.run_folder import Manifest, RunFolder, files_below, make_manifest
 from readers.calls import read_transcript
 from readers.tokens import ChatTokenizer
-
-REFUSES = "raise RuntimeError('this engine was not to be started')"
 
 
 @pytest.fixture
 def wide_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A tiny model whose window holds the prompts, a byte a token."""
     return make_model(tmp_path_factory.mktemp("wide"), window=32_768)
-
-
-def make_run(folder: Path, model: Path, kind: str = "llm", rows: list | None = None, **changes: object) -> Path:
-    experiment = write_experiment(
-        folder, model, views=["cmc"], readers=[], frontend={"kind": kind}, extractor=extractor(model, **changes)
-    )
-    run = folder / "run"
-    coldread("run", str(experiment), "--data", str(write_rows(folder, rows)), "--out", str(run), "--until", "freeze")
-    return run
 
 
 Plugin = Callable[..., Path]
@@ -44,18 +34,6 @@ Plugin = Callable[..., Path]
 def made(tmp_path: Path, wide_model: Path, plugin: Plugin) -> Path:
     plugin("return []", RULES)
     return make_run(tmp_path, wide_model)
-
-
-def statements(run: Path) -> list[dict]:
-    return [json.loads(line) for line in (run / "extraction" / "statements.jsonl").read_text().splitlines()]
-
-
-def bytes_of(folder: Path) -> dict[str, bytes]:
-    return {
-        str(p.relative_to(folder)): p.read_bytes()
-        for p in sorted(folder.rglob("*"))
-        if p.is_file() and p.name != "timings.json"
-    }
 
 
 def test_a_models_facts_make_the_graph(made: Path):
@@ -70,13 +48,13 @@ def test_a_models_facts_make_the_graph(made: Path):
 
 def test_extracting_again_changes_nothing_and_starts_no_engine(made: Path, tmp_path: Path):
     before = bytes_of(made)
-    (tmp_path / "site" / "theirs_engine.py").write_text(f"def make(start):\n    {REFUSES}\n")
+    refuse_engine(tmp_path)
     assert "up to date" in coldread("extract", str(made)).stderr
     assert bytes_of(made) == before
 
 
 def test_another_run_of_the_same_statements_is_answered_from_the_cache(made: Path, tmp_path: Path, wide_model: Path):
-    (tmp_path / "site" / "theirs_engine.py").write_text(f"def make(start):\n    {REFUSES}\n")
+    refuse_engine(tmp_path)
     (tmp_path / "second").mkdir()
     again = make_run(tmp_path / "second", wide_model)
     assert bytes_of(again / "extraction") == bytes_of(made / "extraction")
@@ -111,7 +89,7 @@ def test_no_question_and_no_label_reaches_a_call(kind: str, tmp_path: Path, wide
 def test_replay_runs_the_frontend_again_on_its_recorded_answers(kind: str, tmp_path: Path, wide_model: Path, plugin: Plugin):
     plugin("return []", RULES)
     run = make_run(tmp_path, wide_model, kind)
-    (tmp_path / "site" / "theirs_engine.py").write_text(f"def make(start):\n    {REFUSES}\n")
+    refuse_engine(tmp_path)
     from eval.replay import _extract_again
 
     folder = RunFolder(run)
@@ -120,44 +98,62 @@ def test_replay_runs_the_frontend_again_on_its_recorded_answers(kind: str, tmp_p
     assert extracted.drafts == read_drafts(run / "extraction")
 
 
-def test_a_catalogue_edited_by_hand_is_another_version_made_without_a_call(made: Path, tmp_path: Path, wide_model: Path):
-    listed = json.loads(coldread("catalogue", str(made), "--out", str(tmp_path / "mine.yaml"), "--json").stdout)
-    assert {r["relation"]: [n["name"] for n in r["names"]] for r in listed["relations"]} == {
-        "home": ["home", "home town"],
-        "river": ["river"],
-    }
-    edited = yaml.safe_load((tmp_path / "mine.yaml").read_text())
-    assert edited["relations"] == {"home": ["home", "home town"], "river": ["river"]}
-    edited["relations"] = {"home": ["home"], "town": ["home town"], "stream": ["river"]}
-    (tmp_path / "mine.yaml").write_text(yaml.safe_dump(edited))
-    (tmp_path / "site" / "theirs_engine.py").write_text(f"def make(start):\n    {REFUSES}\n")
-    first = (made / "extraction" / "manifest.json").read_text()
-    calls = bytes_of(made / "extraction" / CALLS)
-    make_run(tmp_path, wide_model, catalogue="mine.yaml")  # the same folder
-    assert {t["relation"] for s in statements(made) for t in s["triples"]} == {"home", "town", "stream"}
-    assert bytes_of(made / "extraction" / CALLS) == calls
-    assert (made / "extraction" / "manifest.json").read_text() != first
-    coldread("catalogue", str(made), "--out", str(tmp_path / "mine.yaml"), code=3)
+@pytest.mark.parametrize("kind", ["llm", "hybrid"])
+def test_an_edited_catalogue_needs_the_runs_own_calls_and_no_engine_cache_or_model(
+    kind: str, tmp_path: Path, wide_model: Path, plugin: Plugin, monkeypatch: pytest.MonkeyPatch
+):
+    plugin("return []", RULES)
+    folder = make_run(tmp_path, wide_model, kind) / "extraction"
+    before, took = bytes_of(folder), (folder / "timings.json").read_bytes()
+    refuse_engine(tmp_path)
+    monkeypatch.setenv("COLDREAD_CALLS", str(tmp_path / "moved"))
+    shutil.rmtree(wide_model)
+    (tmp_path / "mine.yaml").write_text("relations: {residence: [home], town: [home town]}")
+    make_run(tmp_path, wide_model, kind, catalogue="mine.yaml")
+    after = bytes_of(folder)
+    assert {t["relation"] for s in statements(folder.parent) for t in s["triples"]} == {"residence", "town", "river"}
+    changed = {name for name in before.keys() | after.keys() if before.get(name) != after.get(name)}
+    assert changed == {"statements.jsonl", "relations.jsonl", "manifest.json"}
+    assert (folder / "timings.json").read_bytes() == took
+    assert not (tmp_path / "moved").exists()
+    assert _extract_and_compare(RunFolder(folder.parent))  # the edited extraction replays
+
+
+def test_a_call_that_failed_is_not_made_again_for_an_edit(tmp_path: Path, wide_model: Path, plugin: Plugin):
+    late = "if 'It is late.' in self.tokenizer.decode(list(batch[-1])):"
+    fails = "    made[-1] = Output(ids=(), finish_reason='error', error='a hiccup')\n    return made\n"
+    whole = "    return made\n"
+    assert RULES.count(whole) == 1
+    plugin("return []", RULES.replace(whole, f"    {late}\n    {fails}{whole}"))
+    run = make_run(tmp_path, wide_model)
+    status = {s["text"]: (s["status"], s["reason"]) for s in statements(run)}
+    assert status["It is late."] == ("unresolved", "no valid answer: a hiccup")
+    shutil.rmtree(tmp_path / "site")
+    plugin("return []", RULES)  # it would answer now
+    (tmp_path / "mine.yaml").write_text("relations: {residence: [home]}")
+    make_run(tmp_path, wide_model, catalogue="mine.yaml")
+    assert {s["text"]: (s["status"], s["reason"]) for s in statements(run)} == status
 
 
 @pytest.mark.parametrize(
-    ("relations", "why"),
-    [
-        ({"a": ["x"], "b": ["x"]}, "puts 'x' under two relations"),
-        ({"a": ["x", "x"]}, "puts 'x' under two relations"),
-        ({"": ["x"]}, "has a relation ''"),
-        ({" home": ["x"]}, "has a relation ' home'"),
-        ({"--": ["x"]}, "has a relation '--'"),
-    ],
+    "changes", [{"statements": 3}, {"align": False, "wave": 1}, {"output_cap": 2_000}, {"prompt": "other.yaml"}, {"model": 1}]
 )
-def test_a_catalogue_that_cannot_be_meant_is_refused(relations: dict, why: str, tmp_path: Path, wide_model: Path):
-    (tmp_path / "bad.yaml").write_text(yaml.safe_dump({"relations": relations}))
-    experiment = write_experiment(
-        tmp_path, wide_model, readers=[], frontend={"kind": "llm"}, extractor=extractor(wide_model, catalogue="bad.yaml")
-    )
-    ended = coldread("run", str(experiment), "--data", str(write_rows(tmp_path)), "--out", str(tmp_path / "run"), code=3)
-    assert why in ended.stderr
-    assert not (tmp_path / "run").exists()
+def test_more_than_an_edited_catalogue_is_asked_anew(
+    changes: dict, made: Path, tmp_path: Path, wide_model: Path, monkeypatch: pytest.MonkeyPatch
+):
+    """The recorded calls would not be those that the step states."""
+    refuse_engine(tmp_path)
+    monkeypatch.setenv("COLDREAD_CALLS", str(tmp_path / "moved"))
+    (tmp_path / "mine.yaml").write_text("relations: {residence: [home]}")
+    prompt = yaml.safe_load((configs_folder() / "prompts" / "extract.yaml").read_text())
+    prompt["extract"]["system"] += " Take your time."
+    (tmp_path / "other.yaml").write_text(yaml.safe_dump(prompt))
+    before = bytes_of(made / "extraction")
+    if changes.pop("model", None):
+        with (wide_model / "config.json").open("a") as stream:
+            stream.write(" ")
+    make_run(tmp_path, wide_model, code=8, catalogue="mine.yaml", **changes)
+    assert bytes_of(made / "extraction") == before
 
 
 def test_an_llm_frontend_without_a_model_and_a_grammar_with_one_are_refused(tmp_path: Path, wide_model: Path):
@@ -203,6 +199,20 @@ def test_an_engine_killed_in_the_middle_resumes_and_gives_the_same_bytes(tmp_pat
     (tmp_path / "undisturbed").mkdir()
     other = make_run(tmp_path / "undisturbed", wide_model)
     assert bytes_of(other / "extraction") == bytes_of(tmp_path / "run" / "extraction")
+
+
+@pytest.mark.parametrize(("cap", "why"), [("input_cap", "of 100 that there is room for"), ("output_cap", "takes 98 tokens")])
+def test_a_run_whose_caps_leave_no_room_for_a_statement_ends_before_the_step(
+    cap: str, why: str, tmp_path: Path, wide_model: Path, plugin: Plugin
+):
+    plugin("return []", RULES)
+    small = {"input_cap": 100, "output_cap": 1}[cap]
+    changed = extractor(wide_model, **{cap: small})
+    experiment = write_experiment(tmp_path, wide_model, readers=[], frontend={"kind": "llm"}, extractor=changed)
+    command = ("run", str(experiment), "--data", str(write_rows(tmp_path)))
+    assert why in coldread(*command, "--dry-run", code=3).stderr
+    assert why in coldread(*command, "--out", str(tmp_path / "run"), "--until", "extract", code=3).stderr
+    assert not (tmp_path / "run" / "extraction").exists()
 
 
 DAMAGED = [

@@ -1,4 +1,5 @@
 import json
+import re
 from pathlib import Path
 
 import msgspec
@@ -51,6 +52,34 @@ def _resolve(text: str, limit: int | None = None) -> ResolvedExperiment:
 
 
 # Reading
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (
+            MINIMAL.replace("kind: plain", "kind: tabs"),
+            "'tabs' - at `$.data.kind`; known: factconsolidation, plain, plugin, synthetic, versions; what a package adds is "
+            "`kind: plugin, loader: tabs`",
+        ),
+        (MINIMAL.replace("kind: plain, ", ""), "synthetic, versions; what a package adds is `kind: plugin, loader: NAME`"),
+        (MINIMAL + "regime: foo", "'foo' - at `$.regime`; known: grid, shared"),
+        (MINIMAL + "settings: {length_unit: words}", "known: characters, tokens"),
+        (MINIMAL + READER.replace("output_cap", "dtype: int8, output_cap"), "known: bfloat16, float16, float32"),
+        (MINIMAL + "retrieval: {encoder: {name: e, model: {folder: x}, pooling: max}}", "known: cls, lasttoken, mean"),
+        (MINIMAL + "pipelines: {missing: guess}", "known: skip, stop"),
+    ],
+)
+def test_a_value_that_is_none_of_a_list_is_answered_with_the_list(text: str, said: str) -> None:
+    with pytest.raises(ConfigurationError, match=re.escape(said) + "$"):
+        parse_yaml(text, Experiment, "small.yaml")
+
+
+@pytest.mark.parametrize("text", ["data: 3", "name: [a]", MINIMAL + "readers: [{use: {name: one}}]"])
+def test_values_are_listed_only_where_there_is_a_list(text: str) -> None:
+    with pytest.raises(ConfigurationError) as caught:
+        parse_yaml(text, Experiment, "small.yaml")
+    assert "known:" not in str(caught.value)
 
 
 @pytest.mark.parametrize(
@@ -453,6 +482,25 @@ def test_a_prompt_of_pipelines_that_shows_no_records_is_refused(tmp_path: Path) 
         (tmp_path / "mine.yaml").write_text(yaml.safe_dump(changed))
         with pytest.raises(ConfigurationError, match=rf"`user` of {call} must hold {{{slot}}}"):
             _resolve(f"{MINIMAL}{reader}pipelines: {{prompt: {tmp_path / 'mine.yaml'}}}\n")
+
+
+SLOTS = "extract.relations extract.records repair.relations repair.records repair.fault align.relation align.known"
+
+
+@pytest.mark.parametrize("named", [*SLOTS.split(), "review.records", "review.readings"])
+def test_a_prompt_of_extraction_that_shows_no_statement_is_refused(named: str, tmp_path: Path) -> None:
+    call, slot = named.split(".")
+    text = MINIMAL.replace("kind: grammar, grammar: synthetic", "kind: llm")
+    assert text != MINIMAL
+    section = "extractor: {reader: {name: one, engine: transformers, model: {folder: /m}}"
+    assert _resolve(f"{text}{section}}}\n").extractor
+    changed = yaml.safe_load(find_config("prompts", "extract").read_text())
+    # A slot that nothing fills stands in the prompt as it is, and one in `system` is filled by nothing.
+    changed[call]["user"] = changed[call]["user"].replace(f"{{{slot}}}", f"{{{slot[:-1]}}}")
+    changed[call]["system"] += f"{{{slot}}}"
+    (tmp_path / "mine.yaml").write_text(yaml.safe_dump(changed))
+    with pytest.raises(ConfigurationError, match=rf"prompt 'extract': `user` of {call} must hold {{{slot}}}"):
+        _resolve(f"{text}{section}, prompt: {tmp_path / 'mine.yaml'}}}\n")
 
 
 def test_an_experiment_without_the_section_keeps_its_bytes() -> None:

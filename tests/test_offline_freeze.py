@@ -3,6 +3,7 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ from worlds import PROMPT, extraction, history, question, settings
 
 from offline.errors import ConfigurationError, DataError
 from offline.experiment import ViewSettings
-from offline.freeze import Frozen, freeze
+from offline.freeze import Frozen, freeze, memories
 from offline.records import Evidence, Packet, Question, Statement
 
 STATEMENTS = ["Ada leads to Bo.", "Bo leads to Cy.", "Ada leads to Di.", "Perhaps Ada moved to Rome."]
@@ -85,6 +86,28 @@ def test_questions_about_two_histories_keep_their_order_and_see_their_own_histor
         ("one/1", "Records:\n[0] Ada leads to Bo."),
         ("two/2", "Records:\n[0] Ada leads to Cy."),
     ]
+
+
+class _Counted(tuple[Question, ...]):
+    """Questions that count how often they are gone through."""
+
+    times = 0
+
+    def __iter__(self) -> Iterator[Question]:
+        self.times += 1
+        return super().__iter__()
+
+
+def test_every_history_comes_with_its_own_questions_which_are_gone_through_once_for_all_of_them() -> None:
+    histories = [history(f"Ada leads to Bo{number}.", name=f"h{number}") for number in range(30)]
+    asked = _Counted(question("Ada?", f"q{number}", f"h{number % 29}") for number in range(58))
+    found = {
+        memory.history.id: [each.id for each in about]
+        for memory, about in memories(histories, asked, extraction(*histories), settings(), PROMPT.heading)
+    }
+    # Of 58 questions about 29 histories in turn, two are about each; nobody asks about the last one.
+    assert found == {**{f"h{number}": [f"q{number}", f"q{number + 29}"] for number in range(29)}, "h29": []}
+    assert asked.times == 1
 
 
 def test_a_packet_does_not_depend_on_which_other_questions_and_views_are_frozen() -> None:

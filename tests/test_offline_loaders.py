@@ -402,7 +402,7 @@ def test_plain_answers_are_not_read(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("rows", "message"),
     [
-        ([_plain(statements=[])], "history 'alice' has no statements"),
+        ([_plain(statements=[])], ".jsonl: history 'alice' has no statements"),
         ([_plain(statements=["a", " "])], "line 1, statement 1: the text is empty"),
         ([_plain(statements=[{"text": "a", "position": 1}, {"text": "b", "position": 1}])], "position 1 follows 1"),
         ([_plain(statements=[{"text": "a", "position": 1}, {"text": "b", "position": 0}])], "position 0 follows 1"),

@@ -69,7 +69,10 @@ def test_an_unknown_name_is_refused_and_the_known_ones_are_named() -> None:
     registry: Registry[str] = Registry("thing", "coldread.test-things")
     registry.register("b")("two")
     registry.register("a")("one")
-    with pytest.raises(ConfigurationError, match="unknown thing 'c'; known: a, b"):
+    with pytest.raises(
+        ConfigurationError,
+        match=r"unknown thing 'c'; known: a, b; if a package adds it \(entry point group 'coldread.test-things'\), that is not",
+    ):
         registry.get("c")
 
 

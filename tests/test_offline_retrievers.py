@@ -149,6 +149,15 @@ def test_bm25_matches_are_its_ranking_without_documents_that_hold_no_word_of_the
     assert index.matches(query, k) == holding[:k]
 
 
+@given(DOCUMENTS, st.sets(st.integers(0, 9)), st.lists(st.sampled_from(["ada", "bo", "ed"]), max_size=3).map(" ".join))
+def test_bm25_among_some_documents_is_its_ranking_without_the_others(documents: list[str], some: set[int], query: str) -> None:
+    index = BM25(documents)
+    among = np.array(sorted(some & set(range(len(documents)))), dtype=np.int64)
+    for k in (0, 2, 12):
+        expected = [i for i in index.rank(query, len(documents)) if i in some][:k]
+        assert index.rank_among(among, query, k) == expected
+
+
 def test_a_document_that_holds_a_word_of_weight_nought_or_less_is_a_match() -> None:
     # "ada" in half of the documents weighs nothing, in all of them less than nothing.
     assert BM25(["bo", "ada"]).matches("ada", 5) == [1]

@@ -490,6 +490,18 @@ def test_an_altered_experiment_is_refused(run: RunFolder, change: Callable[[str]
     assert path.read_text() == altered
 
 
+def test_an_experiment_that_was_read_is_read_again_when_its_file_changes(run: RunFolder) -> None:
+    path = run.path / "experiment.yaml"
+    written, again = run.experiment(), path.read_bytes()
+    path.write_bytes(again.replace(b"cmc", b"raw"))
+    with pytest.raises(AlteredError, match=r"experiment\.yaml"):
+        run.experiment()
+    path.write_bytes(again)
+    assert run.experiment() == written
+    run.create(OTHER)
+    assert run.experiment() == OTHER
+
+
 def test_a_folder_without_an_experiment_is_no_run(tmp_path: Path) -> None:
     with pytest.raises(StateError, match="is no run"):
         RunFolder(tmp_path).experiment()

@@ -1,5 +1,6 @@
 """The transformers engine against a naive greedy loop, and what must not reach a greedy reader."""
 
+import hashlib
 import json
 import math
 import string
@@ -10,13 +11,15 @@ from pathlib import Path
 import msgspec
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 from tiny import make_model, naive_greedy
 
 from offline.canonical import encode
 from offline.errors import ConfigurationError, ModelError
 from offline.models import Pin, Reader
-from readers.engines import EngineStart, find_engine
-from readers.engines.transformers import TransformersEngine, _first_of_ties
+from readers.engines import EngineStart, find_engine, seed_of
+from readers.engines.transformers import TransformersEngine, _first_of_ties, _sampled
 from readers.pins import fingerprint
 from readers.records import Decoding, Output
 from readers.requests import make_settings
@@ -236,6 +239,7 @@ def test_a_sample_repeats_with_its_seed_whatever_shares_its_batch(model: Path) -
 
     together = sampled(PROMPTS, 5)
     assert together == sampled(PROMPTS, 5) == [ids for prompt in PROMPTS for ids in sampled([prompt], 5)]
+    assert sampled([*PROMPTS[::-1], PROMPTS[2]], 5) == [*together[::-1], together[2]]
     assert together != sampled(PROMPTS, 6)
     assert together != [o.ids[:12] for o in made.generate(PROMPTS)]
 
@@ -252,6 +256,36 @@ def test_samples_are_as_frequent_as_the_softmax_at_that_temperature_says(model: 
     likely = expected > 0.01
     assert likely.sum() > 1
     assert (found - expected)[likely].abs().max() < 0.1, "four standard errors"
+
+
+def test_different_inputs_draw_independently_so_that_a_share_of_many_is_the_probability(model: Path) -> None:
+    # One seed for all would be one noise for all: with distributions as close as these, nearly all would draw the same token.
+    made, decoding = engine(model), Decoding(output_cap=1, temperature="2", seed=7)
+    inputs = [[0, 3, 80 + i % 20, 100 + i // 20, 1, 4] for i in range(300)]
+    drawn = [o.ids[0] for at in range(0, 300, 50) for o in made.complete(inputs[at : at + 50], decoding)]
+    expected = torch.stack([torch.softmax(torch.tensor(made.logprobs(ids, range(262))) / 2, dim=-1) for ids in inputs])
+    for low in range(0, 262, 60):
+        of_each = expected[:, low : low + 60].sum(dim=-1)
+        deviation = math.sqrt(float((of_each * (1 - of_each)).sum()))
+        assert deviation > 3, "there is something to draw"
+        assert abs(sum(low <= token < low + 60 for token in drawn) - float(of_each.sum())) < 4 * deviation
+
+
+@given(st.integers(0, (1 << 63) - 1), st.sampled_from([0.25, 0.5, 0.9]))
+def test_of_a_token_as_likely_as_that_a_batch_of_many_inputs_draws_that_share(seed: int, likely: float) -> None:
+    decoding, temperature, count = Decoding(output_cap=1, temperature="0.7", seed=seed), 0.7, 500
+    scores = torch.tensor([math.log(likely), math.log(1 - likely)]).repeat(count, 1) * temperature
+    seeds = [seed_of(decoding, [5, i]) for i in range(count)]
+    share = float((_sampled(torch, "cpu", temperature, seeds)(None, scores).argmax(-1) == 0).double().mean())
+    # Six standard errors: many seeds are tried.
+    assert abs(share - likely) < 6 * math.sqrt(likely * (1 - likely) / count)
+
+
+@given(st.integers(0, (1 << 63) - 1), st.lists(st.integers(0, (1 << 32) - 1), min_size=1, max_size=9))
+def test_an_inputs_seed_is_63_bits_of_the_sha256_of_seed_and_ids(seed: int, ids: list[int]) -> None:
+    spelled = f"[{seed},[{','.join(map(str, ids))}]]".encode()
+    expected = int.from_bytes(hashlib.sha256(spelled).digest()[:8], "big") // 2
+    assert seed_of(Decoding(output_cap=1, temperature="1", seed=seed), ids) == expected < 1 << 63
 
 
 def test_a_schema_that_is_none_is_a_configuration_error_with_the_schema_in_it(model: Path) -> None:

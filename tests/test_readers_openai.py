@@ -1,5 +1,7 @@
 """The OpenAI-compatible engine against a double on this machine: what is sent, and what is kept of an answer."""
 
+import hashlib
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -55,12 +57,17 @@ HELD = Decoding(output_cap=3, schema=encode(SCHEMA).decode())
 SAMPLED = Decoding(output_cap=3, temperature="0.7", seed=11)
 
 
+def made_of(seed: int, ids: Sequence[int]) -> int:
+    """The seed of one input."""
+    return int.from_bytes(hashlib.sha256(f"[{seed},[{','.join(map(str, ids))}]]".encode()).digest()[:8], "big") // 2
+
+
 @pytest.mark.parametrize(
     ("decoding", "expected"),
     [
         (Decoding(output_cap=4), {}),
         (Decoding(output_cap=3), {"max_tokens": 3}),
-        (SAMPLED, {"max_tokens": 3, "temperature": 0.7, "seed": 11}),
+        (SAMPLED, {"max_tokens": 3, "temperature": 0.7, "seed": made_of(11, (7, 8))}),
         (HELD, {"max_tokens": 3, "structured_outputs": {"json": SCHEMA}}),
     ],
     ids=["as-read", "cap", "sampled", "held"],
@@ -83,8 +90,16 @@ def test_a_call_of_messages_is_a_read_but_for_the_same_in_openais_words(server: 
         engine.generate(BYTES[:1])
     sampled, held, read = (asked.body for asked in double.asked)
     json_schema = {"name": "answer", "strict": True, "schema": SCHEMA}
-    assert sampled == read | {cap: 3, "temperature": 0.7, "seed": 11}
+    assert sampled == read | {cap: 3, "temperature": 0.7, "seed": made_of(11, BYTES[0])}
     assert held == read | {cap: 3, "response_format": {"type": "json_schema", "json_schema": json_schema}}
+
+
+def test_every_request_of_a_batch_samples_with_a_seed_of_its_own() -> None:
+    with serve(lambda asked, before: ids([5, 5, 5])) as double:
+        id_engine(double).complete([(7, 8), (9,), (7, 8)], SAMPLED)
+    sent = {tuple(asked.body["prompt"]): asked.body["seed"] for asked in double.asked}
+    assert sent == {prompt: made_of(11, prompt) for prompt in ((7, 8), (9,))}
+    assert len(set(sent.values())) == 2
 
 
 def test_a_schema_that_the_server_refuses_is_a_configuration_error() -> None:

@@ -12,9 +12,11 @@ from pathlib import Path
 import pytest
 from tiny import ANSWER, ROWS, coldread, frozen_run, start_coldread, their_reader, write_experiment, write_rows
 
+from eval.run import read_all
 from offline.canonical import digest_of, encode, read_lines
 from offline.errors import AlteredError, InputLinkError
 from offline.models import Pin, Reader
+from offline.run_folder import RunFolder
 from readers.journal import Journal
 from readers.pins import fingerprint
 from readers.records import JournalEntry, Output, Prediction, Scheduled
@@ -86,6 +88,25 @@ def test_token_totals_after_a_resume_are_those_of_the_predictions(tiny_model: Pa
     assert seal["counts"]["input_tokens"] * 4 == (run / READS / "requests" / "inputs.u32").stat().st_size
     assert seal["counts"]["scheduled"] == 4 * 5
     assert seal["counts"]["generated"] == len(predictions)
+
+
+def test_reading_tells_that_its_engine_is_started_and_probed_before_any_request(tiny_model: Path, tmp_path: Path) -> None:
+    run, told = RunFolder(frozen_run(tmp_path, tiny_model)), []
+    with run.lock():
+        read_all(run, run.experiment(), None, lambda step, what: None, lambda reader: lambda *now: told.append(now))
+    counts = [done for doing, done, _ in told if doing == "reading"]
+    total = told[0][2]
+    assert [now for now in told if now[0] != "reading"] == told[:2] == [("starting", 0, total), ("probing", 0, total)]
+    assert counts == sorted(counts)
+    assert (counts[0], counts[-1]) == (0, total)
+
+
+def test_the_command_line_says_so_in_words(tiny_model: Path, tmp_path: Path) -> None:
+    said = coldread("read", str(frozen_run(tmp_path, tiny_model))).stderr
+    starting, probing, reading = (
+        said.index(f"tiny: {words}") for words in ("starting its engine", "probing its engine", "0 of ")
+    )
+    assert starting < probing < reading
 
 
 def entry(batch: str) -> JournalEntry:

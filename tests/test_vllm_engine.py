@@ -298,6 +298,15 @@ def test_one_seed_samples_the_same_again_and_another_something_else(asked: Asked
     assert sampled(1) != asked.complete(Decoding(output_cap=20))
 
 
+def test_different_inputs_draw_independently(asked: Asked) -> None:
+    # Alike as they are, one noise for all would let most of them begin with the same token.
+    alike = [asked.tokenizer.encode([Message(role="user", content=f"Name any word. ({i})")]) for i in range(40)]
+    many = dataclasses.replace(asked, inputs=[*alike, alike[0]])
+    *drawn, again = many.complete(Decoding(output_cap=1, temperature="2", seed=7))
+    assert again == drawn[0]
+    assert len({output.ids for output in drawn}) > 10
+
+
 def test_inputs_that_no_step_has_room_for_sample_the_same_alone_and_together(asked: Asked) -> None:
     long = [[*ids] * (LONGEST // len(ids)) for ids in asked.inputs]
     assert all(len(ids) > OPTIONS["max_num_batched_tokens"] for ids in long)

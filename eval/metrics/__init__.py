@@ -9,6 +9,8 @@ from offline.registry import Registry
 
 Metric = Callable[[str, Sequence[str]], bool]
 METRICS: Registry[Metric] = Registry("metric", "coldread.metrics")
+# The metric of what shows one alone: the report, and what pipelines are worth.
+HEADLINE = "subem"
 
 
 def find_metrics(names: Iterable[str] | None = None) -> dict[str, Metric]:

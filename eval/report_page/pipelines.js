@@ -9,7 +9,11 @@ const ANSWERED = {
 
 function drawTrace(trace, history) {
   if (!trace) return [];
-  const notes = [ANSWERED[trace.answered_by], trace.fault ? `A call was not answered as asked for: ${trace.fault}` : null];
+  const notes = [
+    ANSWERED[trace.answered_by],
+    trace.fault ? `A call was not answered as asked for: ${trace.fault}.` : null,
+    trace.note ? `At no cost: ${trace.note}.` : null,
+  ];
   const records = new Map(history.records.map((record) => [record[0], record]));
   const shown = trace.evidence.flatMap((position) => (records.has(position) ? [records.get(position)] : []));
   return [

@@ -16,8 +16,6 @@ from offline.records import Extraction, History
 from offline.registry import Registry
 from readers.calls import Caller
 
-PlainFrontend = Callable[[Sequence[str], ResolvedExperiment], Extraction]
-AskingFrontend = Callable[[Sequence[str], Extractor, Caller], Extracted]
 FRONTENDS: Registry[Callable[..., Any]] = Registry("frontend", "coldread.frontends")
 
 Function = TypeVar("Function", bound=Callable[..., Any])
@@ -42,8 +40,12 @@ def needs_model(name: str) -> bool:
 
 
 def check_frontend(experiment: ResolvedExperiment) -> None:
-    """ConfigurationError unless the frontend is known and the experiment names a model for it exactly if it asks one."""
+    """ConfigurationError unless the frontend is known, its forms can be used, and a model is named exactly if it asks one."""
+    from extract.frontends.grammar import compile_forms
+
     kind = experiment.frontend.kind
+    if experiment.grammar is not None:
+        compile_forms(experiment.grammar)
     if needs_model(kind) and not isinstance(experiment.extractor, Extractor):
         raise ConfigurationError(f"the frontend {kind!r} asks a model; name one: `extractor: {{reader: NAME}}`")
     if isinstance(experiment.extractor, Extractor) and not needs_model(kind):

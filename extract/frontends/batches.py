@@ -17,12 +17,14 @@ from extract.frontends.guards import left_to_reader, relation_name, span_fault
 from extract.frontends.records import Draft
 from offline.asking import CallPrompt, ExtractionPrompt, Extractor
 from offline.canonical import Record
+from offline.errors import ConfigurationError
 from offline.records import Status, Triple
 from readers.calls import Ask, Caller, chat
 from readers.records import Decoding, Prediction
 
 RECORDS = "records"
-# Facts of one statement at most, so that a model that repeats itself comes to an end.
+# Facts of one statement at most, so that a model that repeats itself comes to an end. A schema ends the list there; a longer
+# one, decoded freely, is a fault.
 MOST_FACTS = 8
 # Characters of a message about an entry's form.
 _LONGEST_ERROR = 200
@@ -121,6 +123,22 @@ def ask(extractor: Extractor, stage: Literal["extract", "repair"], texts: Sequen
     return Ask(stage, chat(prompt, {"records": record_lines(texts), **values}), decoding(extractor, len(texts)))
 
 
+def check_caps(extractor: Extractor, caller: Caller) -> None:
+    """ConfigurationError if no statement could ever be read: no room for the prompt, or none for an answer with one fact."""
+    if (why := caller.refusal(ask(extractor, "extract", [""], relations=json_line([])))) is not None:
+        raise ConfigurationError(
+            f"extractor: no call about a statement can be made: with none in it, {why}; mend the prompt "
+            f"{extractor.prompt.name!r}, raise input_cap, or lower output_cap where the model's window is the limit"
+        )
+    # What a server's model makes of a text is not known here, so its answers cannot be measured.
+    least = caller.count(f'{{"{RECORDS}":[{answer_skeleton()}]}}') if caller.settings.unit == "tokens" else 1
+    if least > extractor.output_cap:
+        raise ConfigurationError(
+            f"extractor: output_cap {extractor.output_cap} has no room for any answer: one fact takes {least} tokens, its "
+            "subject and object not counted; raise output_cap"
+        )
+
+
 # A draft, or why there is none.
 Read = Draft | str
 
@@ -160,6 +178,8 @@ def _entry(item: Any) -> Entry | str:
 def _draft(entry: Entry | str, text: str, prompt: ExtractionPrompt, by: Literal["model", "repair"], call: str) -> Read:
     if isinstance(entry, str):
         return entry
+    if len(entry.facts) > MOST_FACTS:
+        return f"it has {len(entry.facts)} facts, and an answer may give {MOST_FACTS} of one record"
     if (entry.status == "facts") != bool(entry.facts):
         return f"its status is {entry.status!r} with {len(entry.facts)} facts"
     triples = tuple(dict.fromkeys(Triple(f.subject, relation_name(f.relation), f.object) for f in entry.facts))

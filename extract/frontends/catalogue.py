@@ -6,23 +6,28 @@ like it, likewise. A name is mapped once, when it is new, to a name that was the
 
 import json
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from itertools import accumulate, islice
+from itertools import accumulate
+from typing import TypeVar
+
+import numpy as np
 
 from extract.answers import read_number
 from extract.frontends.batches import json_line, quarter
 from extract.frontends.records import CatalogueName, Draft, Example
+from extract.frontends.room import WIDTHS, excerpt, first_with_room
 from offline.asking import Extractor
 from offline.retrievers.bm25 import BM25, unicode_tokens
 from readers.calls import Ask, Caller, chat
 from readers.records import Decoding, Prediction
 
 # Examples of a name that are kept, and known names that a new one is compared with, by an example each: what a comparison
-# costs is mostly those.
+# costs is mostly those. Fewer where a call has no room for them.
 EXAMPLES, COMPARED = 3, 8
 # What stands among known names for none of them.
 NONE = "none of these"
+T = TypeVar("T")
 # Tokens of an answer that is one number.
 _ANSWER = 24
 
@@ -89,21 +94,23 @@ class Catalogue:
         place = {name: number for number, name in enumerate(names)}
         # One index for the wave: a name is compared with those before it, which may be of the same wave.
         index = BM25([self._words(name) for name in names], unicode_tokens)
+        standing = np.array([number for number, known in enumerate(self._names.values()) if known.into is None])
         compared: list[tuple[str, list[str | None]]] = []
+        asks: list[Ask] = []
         for name in new:
-            alike = (names[i] for i in index.rank(self._words(name), len(names)))
-            before = (other for other in alike if place[other] < place[name] and self._names[other].into is None)
-            if shown := tuple(islice(before, COMPARED)):
-                self._names[name].shown = shown
-                compared.append((name, [None, *shown]))
-        asks = [self._ask(name, order) for name, choices in compared for order in (choices, _turned(choices))]
+            before = standing[: np.searchsorted(standing, place[name])]
+            if shown := [names[i] for i in index.rank_among(before, self._words(name), COMPARED)]:
+                choices, both = first_with_room(self._caller, self._comparisons(name, shown))
+                self._names[name].shown = tuple(filter(None, choices))
+                compared.append((name, choices))
+                asks += both
         predictions = iter(self._caller.ask(asks))
         for name, choices in compared:
             known = self._names[name]
             there, back = next(predictions), next(predictions)
             known.calls = (there.request, back.request)
-            one, fault = _chosen(there, choices)
-            other, other_fault = _chosen(back, _turned(choices))
+            one, fault = chosen(there, "same", choices)
+            other, other_fault = chosen(back, "same", turned(choices))
             known.fault = fault or other_fault
             if known.fault is None and one != other:
                 known.fault = f"{one or NONE!r} was chosen, and in another order {other or NONE!r}"
@@ -115,13 +122,29 @@ class Catalogue:
         examples = self._names[name].examples
         return " ".join([name, *(e.text.replace(e.subject, " ").replace(e.object, " ") for e in examples)])
 
-    def _ask(self, name: str, choices: Sequence[str | None]) -> Ask:
-        known = "\n".join(f"{n}: {NONE if other is None else self._line(other)}" for n, other in enumerate(choices))
-        values = {"relation": self._line(name, EXAMPLES), "known": known}
+    def _comparisons(self, name: str, shown: Sequence[str]) -> Iterator[tuple[list[str | None], tuple[Ask, Ask]]]:
+        """A name's choices and the two calls that compare it with them, in ever fewer words.
+
+        First with fewer examples of the name; then the examples are cut around their ends, which is where a relation is put
+        into words; known names go last, the least alike first, for one that is not shown cannot be chosen.
+        """
+        whole = [(most, None, len(shown)) for most in range(len(self._names[name].examples), 0, -1)]
+        cut = [(1, width, len(shown)) for width in WIDTHS]
+        fewer = [(1, WIDTHS[-1], count) for count in range(len(shown) - 1, 0, -1)]
+        for most, width, count in (*whole, *cut, *fewer):
+            choices = [None, *shown[:count]]
+            yield choices, (self._ask(name, choices, most, width), self._ask(name, turned(choices), most, width))
+
+    def _ask(self, name: str, choices: Sequence[str | None], most: int, width: int | None) -> Ask:
+        known = "\n".join(f"{n}: {NONE if other is None else self._line(other, 1, width)}" for n, other in enumerate(choices))
+        values = {"relation": self._line(name, most, width), "known": known}
         return Ask("align", chat(self._extractor.prompt.align, values), choice(self._extractor, "same"))
 
-    def _line(self, name: str, most: int = 1) -> str:
-        examples = [{"text": e.text, "subject": e.subject, "object": e.object} for e in self._names[name].examples[:most]]
+    def _line(self, name: str, most: int, width: int | None) -> str:
+        examples = [
+            {"text": excerpt(e.text, (e.subject, e.object), width), "subject": e.subject, "object": e.object}
+            for e in self._names[name].examples[:most]
+        ]
         return json_line({"relation": name, "examples": examples})
 
     def names(self) -> tuple[CatalogueName, ...]:
@@ -140,15 +163,15 @@ class Catalogue:
         )
 
 
-def _turned(choices: list[str | None]) -> list[str | None]:
-    """The choices in another order, in which each of them stands at another place."""
+def turned(choices: list[T]) -> list[T]:
+    """Two choices or more in another order, in which each of them stands at another place."""
     half = len(choices) // 2
     return choices[half:] + choices[:half]
 
 
-def _chosen(prediction: Prediction, choices: Sequence[str | None]) -> tuple[str | None, str | None]:
-    """The name that an answer chooses, None for none of them, and what is wrong with the answer."""
-    number, fault = read_number(prediction, "same", len(choices) - 1)
+def chosen(prediction: Prediction, key: str, choices: Sequence[T | None]) -> tuple[T | None, str | None]:
+    """What an answer chooses, None for none of them, and what is wrong with the answer."""
+    number, fault = read_number(prediction, key, len(choices) - 1)
     return (None if number is None else choices[number]), fault
 
 

@@ -1,7 +1,8 @@
 """The grammar frontend: literal sentence forms, the longest literal text first.
 
-A form is literal text around `{subject}` and `{object}` (or `{any}`, for forms without a fact). Matching uses string
-search, not regular expressions, so that a statement of ten megabytes costs no more than its length.
+A form is literal text around `{subject}` and `{object}`; one without a fact is literal text, around any number of `{any}`.
+What stands in a slot is one line: of a statement of two lines a form cannot tell how much its slot should hold. Matching uses
+string search, not regular expressions, so that a statement of ten megabytes costs no more than its length.
 """
 
 from collections.abc import Sequence
@@ -13,6 +14,7 @@ from offline.errors import ConfigurationError
 from offline.experiment import GrammarForms, ResolvedExperiment
 from offline.normalise import entity_key
 from offline.records import Extraction, Relation, StatementExtraction, Triple
+from offline.render import one_line
 
 _SLOTS = {"{subject}", "{object}"}
 
@@ -38,6 +40,8 @@ class Form:
 
     def match(self, text: str) -> tuple[str, ...] | None:
         """The slots' texts if the form fits, each inner literal at its first place; else None."""
+        if not self.slots:
+            return () if text == self.literals[0] else None
         first, *inner, last = self.literals
         if len(text) < len(first) + len(last) or not text.startswith(first) or not text.endswith(last):
             return None
@@ -50,7 +54,7 @@ class Form:
             values.append(text[begin:found])
             begin = found + len(literal)
         values.append(text[begin:end])
-        return tuple(values) if all(value.strip() for value in values) else None
+        return tuple(values) if all(value.strip() and one_line(value) == value for value in values) else None
 
 
 def _compile(name: str, status: Literal["facts", "unresolved", "no_fact"], form: str, where: str) -> Form:
@@ -63,20 +67,27 @@ def _compile(name: str, status: Literal["facts", "unresolved", "no_fact"], form:
         literals.append(literal)
         slots.append("{" + slot + "}")
     literals.append(rest)
-    wanted = _SLOTS if status == "facts" else {"{any}"}
-    if set(slots) != wanted or (status == "facts" and len(slots) != 2):
-        raise ConfigurationError(f"{where}: form {form!r} must hold {' and '.join(sorted(wanted))}, each once")
+    if status == "facts" and sorted(slots) != sorted(_SLOTS):
+        raise ConfigurationError(f"{where}: form {form!r} must hold {{object}} and {{subject}}, each once")
+    if status != "facts" and (strange := sorted({*slots} - {"{any}"})):
+        raise ConfigurationError(f"{where}: form {form!r} states no fact, so it has no {strange[0]}; its slots are all {{any}}")
+    if not form.strip():
+        raise ConfigurationError(f"{where}: an empty form; remove it")
     if any(not literal for literal in literals[1:-1]):
         raise ConfigurationError(f"{where}: form {form!r} has two slots with nothing between them")
     return Form(name, status, tuple(slots), tuple(literals))
 
 
 def compile_forms(grammar: GrammarForms) -> tuple[Form, ...]:
-    """All forms, heaviest first, ties by name; ConfigurationError for two readings of one literal text."""
+    """All forms, heaviest first, ties by name; ConfigurationError for one that cannot be used, or read in two ways."""
     where = f"grammar {grammar.name!r}"
-    forms = [_compile(name, "facts", form, where) for name, given in grammar.relations.items() for form in given]
-    forms += [_compile("no_fact", "no_fact", form, where) for form in grammar.no_fact]
-    forms += [_compile("unresolved", "unresolved", form, where) for form in grammar.unresolved]
+    forms = [
+        _compile(name, "facts", form, f"{where}, relation {name!r}")
+        for name, given in grammar.relations.items()
+        for form in given
+    ]
+    forms += [_compile("no_fact", "no_fact", form, f"{where}, no_fact") for form in grammar.no_fact]
+    forms += [_compile("unresolved", "unresolved", form, f"{where}, unresolved") for form in grammar.unresolved]
     seen: dict[tuple[str, ...], Form] = {}
     for form in forms:
         other = seen.setdefault(form.literals, form)

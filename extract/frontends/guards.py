@@ -3,6 +3,7 @@
 import re
 import unicodedata
 from collections.abc import Iterable, Iterator, Sequence
+from functools import lru_cache
 
 from offline.asking import ExtractionPrompt
 from offline.normalise import entity_key
@@ -10,6 +11,8 @@ from offline.records import Triple
 
 # A name longer than this is a sentence.
 LONGEST_NAME = 60
+# What may stand between the end of a sentence and the first word of the next.
+_OPENING = " \t\n\"'“„‘«(["
 
 
 def relation_name(raw: str) -> str:
@@ -53,8 +56,8 @@ def without_surrogates(text: str) -> str:
     return text.encode("utf-8", "replace").decode()
 
 
-def _cased(character: str) -> bool:
-    return character.isdigit() or character.lower() != character.upper()
+def _cased(text: str) -> bool:
+    return text.isdigit() or text.lower() != text.upper()
 
 
 def _mark(character: str) -> bool:
@@ -92,19 +95,56 @@ def _without(text: str, spans: Iterable[str]) -> str:
 def left_to_reader(text: str, triples: Sequence[Triple], prompt: ExtractionPrompt) -> str | None:
     """Why a statement with these facts stays unresolved all the same; None if it does not.
 
-    A pronoun for a subject or object names nobody without its context; a denial states no value, and its word is no name; a
-    key with two values at once has no single one.
+    A pronoun as an end, or the first or last word of one, names nobody without its context; a denial states no value, and
+    its word is no name; a key with two values at once has no single one. What is spelt like a name is one: US, the film It.
     """
-    for triple in triples:
-        for span in (triple.subject, triple.object):
-            if _plain(span) in prompt.pronouns:
-                return f"the pronoun {span!r} names nobody by itself"
-    ends = (span for triple in triples for span in (triple.subject, triple.object))
-    rest = _plain(_without(text, (span for span in ends if _plain(span) not in prompt.negations)))
-    for word in prompt.negations:
-        if word in rest and re.search(rf"(?<!\w){re.escape(word)}(?!\w)", rest):
+    pronouns, negations = _words(prompt.pronouns), _words(prompt.negations)
+    ends = [span for triple in triples for span in (triple.subject, triple.object)]
+    for span in ends:
+        if (word := _pronoun(text, span, pronouns)) is not None:
+            return f"the pronoun {word!r} names nobody by itself"
+    # Outside of the ends a denial may be written in any way; in one it is written small, by a script that has small letters.
+    rest = _plain(_without(text, (span for span in ends if _plain(span) not in negations)))
+    within = _spaced("|".join(ends))
+    for word in negations:
+        if _stands(word, rest) or (_stands(word, within) and _cased(word)):
             return f"a denial: {word!r}"
     return two_values(triples)
+
+
+@lru_cache(maxsize=16)
+def _words(listed: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(_plain(word) for word in listed))
+
+
+def _pronoun(text: str, span: str, pronouns: Sequence[str]) -> str | None:
+    """The pronoun that an end is, or begins or closes with, if any.
+
+    In capitals (two letters or more, the text not all so), or capitalised within a sentence, it is a name. Capitalised at the
+    beginning of a sentence it begins one if a capitalised word follows (My Fair Lady).
+    """
+    opens = any(_opens(text, at) for at in _places(text, span))
+    if _plain(span) in pronouns:
+        capitals = span.isupper() and not text.isupper()
+        return None if len(span) > 1 and (capitals or (span[0].isupper() and not opens)) else span
+    words = span.split()
+    if opens and len(words) > 1 and words[0][0].isupper() and words[1][0].islower() and _plain(words[0]) in pronouns:
+        return words[0]
+    within = (word for word in (words[0], words[-1]) if len(word) > 1 and word.islower())
+    return next((word for word in within if _plain(word) in pronouns), None)
+
+
+def _opens(text: str, at: int) -> bool:
+    """Whether a sentence begins at this place: no letter, digit or comma before it, blanks and opening quotes aside."""
+    before = text[:at].rstrip(_OPENING)
+    return not before or not (before[-1].isalnum() or before[-1] == ",")
+
+
+def _stands(word: str, text: str) -> bool:
+    """Whether a word stands in a text as it is written; of a script with upper and lower case, not inside a longer word."""
+    if word not in text:
+        return False
+    return not _cased(word) or re.search(rf"(?<![\w-]){re.escape(word)}(?![\w-])", text) is not None
 
 
 def two_values(triples: Sequence[Triple]) -> str | None:
@@ -117,6 +157,15 @@ def two_values(triples: Sequence[Triple]) -> str | None:
     return None
 
 
+def lower_case_words(text: str) -> set[str]:
+    """The words of a text that have letters of both cases and are written in small ones."""
+    return {word for word in re.findall(r"[^\W\d_]+", text) if word.islower()}
+
+
+def _spaced(text: str) -> str:
+    return " ".join(text.replace("’", "'").split())
+
+
 def _plain(text: str) -> str:
-    """A text as lists of words are written: no capitals, straight apostrophes, single spaces."""
-    return " ".join(text.casefold().replace("’", "'").split())
+    """A text as lists of words are compared: no capitals, straight apostrophes, single spaces."""
+    return _spaced(text.casefold())

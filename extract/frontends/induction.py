@@ -1,32 +1,38 @@
 """Literal forms learnt from what a model read: of statements that differ in their two ends alone, the same reading.
 
-A form is trusted if enough statements of different subjects were read by it, all alike, and if of every other statement with
-facts that it fits it reads one of those facts. Where readings of one form disagree, the model may be asked which is right; the
-others of its statements are then read anew.
+A form is trusted if enough statements of different subjects were read so, and if of every other statement with facts that it
+reads it gives one of those facts. Where readings of one form disagree, the model may be asked which is right, twice, in another
+order the second time; the others of its statements are then read anew. A form reads names, not sentences: what it makes of a
+statement does not count if a word in small letters in it stands in no name that the model read.
 """
 
-from collections.abc import Iterable, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 
-from extract.answers import read_number
 from extract.frontends.batches import json_line, settle
-from extract.frontends.catalogue import COMPARED, Catalogue, choice
+from extract.frontends.catalogue import COMPARED, Catalogue, choice, chosen, turned
 from extract.frontends.grammar import Form, parse_statement
-from extract.frontends.guards import span_fault
+from extract.frontends.guards import lower_case_words, span_fault
 from extract.frontends.records import Draft, InducedForm
+from extract.frontends.room import WIDTHS, excerpt, first_with_room
 from offline.asking import Extractor
 from offline.normalise import entity_key
 from offline.records import Triple
 from readers.calls import Ask, Caller, chat
 
-# Statements of a form that a review is shown.
+# Statements of a form that a review is shown; fewer where a call has no room for them.
 SHOWN = 6
 SUBJECT, OBJECT = "{subject}", "{object}"
 # Literal texts around the two ends, in order.
 Literals = tuple[str, str, str]
 # A relation and which end comes first.
 Reading = tuple[str, tuple[str, str]]
+# A form's statements as the model read them, by reading.
+Readings = dict[Reading, list[Draft]]
+# What stands among readings for none of them.
+NO_SINGLE_ONE = "no single one"
 
 
 def cut_out(text: str, triple: Triple) -> tuple[Literals, tuple[str, str]] | None:
@@ -43,7 +49,7 @@ def cut_out(text: str, triple: Triple) -> tuple[Literals, tuple[str, str]] | Non
 
 @dataclass(frozen=True)
 class Reviewed:
-    """What the model said of a form whose readings disagree: the reading it chose, if any, and by which call."""
+    """What the model said of a form whose readings disagree: the reading that it chose both times, if any; the first call."""
 
     reading: Reading | None
     call: str
@@ -58,15 +64,18 @@ class Forms:
         self._catalogue = catalogue
         self._reviewed: dict[Literals, Reviewed] = {}
         self._trusted: tuple[Form, ...] = ()
-        # What the trusted forms give, by text.
-        self._given: dict[str, Draft | None] = {}
+        # Words in small letters of the names that the model read.
+        self._words: set[str] = set()
+        # What the trusted forms make of a text.
+        self._fitting: dict[str, Draft | None] = {}
         self._induced: tuple[InducedForm, ...] = ()
 
     def read(self, text: str) -> Draft | None:
-        """The draft that a trusted form gives; None if none fits, or the one that does gives what a model may not."""
-        if text not in self._given:
-            self._given[text] = self._parse(text)
-        return self._given[text]
+        """The draft that a trusted form gives; None if none fits, or if what the one that does gives is not to be trusted."""
+        if text not in self._fitting:
+            self._fitting[text] = self._parse(text)
+        draft = self._fitting[text]
+        return draft if draft is not None and self._names(draft.triples) else None
 
     def _parse(self, text: str) -> Draft | None:
         triple = _reads(self._trusted, text)
@@ -76,71 +85,96 @@ class Forms:
 
     def learn(self, drafts: Sequence[Draft]) -> list[Draft]:
         """Induce forms from all drafts as the model gave them; the drafts, those revised that a review decided otherwise."""
-        read = {draft.text: self._triples(draft)[0] for draft in drafts if len(draft.triples) == 1}
-        places = {text: place for text, triple in read.items() if (place := cut_out(text, triple)) is not None}
-        groups: dict[Literals, dict[Reading, list[str]]] = {}
-        for text, (literals, order) in places.items():
-            groups.setdefault(literals, {}).setdefault((read[text].relation, order), []).append(text)
+        places = {d.text: place for d in drafts if len(d.triples) == 1 and (place := cut_out(d.text, d.triples[0])) is not None}
+        groups: dict[Literals, Readings] = {}
+        for draft in drafts:
+            if draft.text in places:
+                literals, order = places[draft.text]
+                reading = (self._rooted(draft.triples[0]).relation, order)
+                groups.setdefault(literals, {}).setdefault(reading, []).append(draft)
         if self._extractor.conflicts:
             self._review(groups)
-        candidates = {literals: self._reading(literals, readings, read) for literals, readings in groups.items()}
-        revised = [self._revised(draft, places, candidates) for draft in drafts]
-        self._trust(candidates, groups, {draft.text: self._triples(draft) for draft in revised if draft.triples})
+        found = {literals: self._agreed(literals, readings) for literals, readings in groups.items()}
+        agreed = {literals: reading for literals, reading in found.items() if reading is not None}
+        revised = [self._revised(draft, places.get(draft.text), groups, agreed) for draft in drafts]
+        self._words = _small_words(triple for draft in revised for triple in draft.triples)
+        self._trust(agreed, groups, {draft.text: [*map(self._rooted, draft.triples)] for draft in revised if draft.triples})
         return revised
 
     def induced(self) -> tuple[InducedForm, ...]:
         """The trusted forms, heaviest first."""
         return self._induced
 
-    def _triples(self, draft: Draft) -> list[Triple]:
-        return [Triple(t.subject, self._catalogue.root(t.relation), t.object) for t in draft.triples]
+    def _names(self, triples: Sequence[Triple]) -> bool:
+        """Whether these ends can be names: no word in small letters that none has that the model read."""
+        return _small_words(triples) <= self._words
 
-    def _reading(self, literals: Literals, readings: dict[Reading, list[str]], read: dict[str, Triple]) -> Reading | None:
-        """How a form's statements are read, if that is agreed upon and enough subjects speak for it."""
+    def _rooted(self, triple: Triple) -> Triple:
+        return Triple(triple.subject, self._catalogue.root(triple.relation), triple.object)
+
+    def _agreed(self, literals: Literals, readings: Readings) -> Reading | None:
+        """How a form's statements are read, if there is one way or a review chose it, and enough subjects speak for it."""
+        reading: Reading | None = next(iter(readings))
         if len(readings) > 1:
             reviewed = self._reviewed.get(literals)
-            return reviewed.reading if reviewed is not None else None
-        ((reading, texts),) = readings.items()
-        subjects = {entity_key(read[text].subject) for text in texts}
+            reading = None if reviewed is None else reviewed.reading
+        if reading is None:
+            return None
+        subjects = {entity_key(draft.triples[0].subject) for draft in readings[reading]}
         return reading if len(subjects) >= self._extractor.examples else None
 
-    def _review(self, groups: dict[Literals, dict[Reading, list[str]]]) -> None:
-        """Ask once about each form that has enough statements and more than one reading."""
-        asks: list[tuple[Literals, list[Reading], Ask]] = []
+    def _review(self, groups: dict[Literals, Readings]) -> None:
+        """Ask once, in two orders, about each form that has enough statements and more than one reading."""
+        disputed: list[tuple[Literals, list[Reading | None]]] = []
+        asks: list[Ask] = []
         for literals, readings in groups.items():
             enough = sum(map(len, readings.values())) >= self._extractor.examples
             if len(readings) > 1 and enough and literals not in self._reviewed:
                 # Most often read so first; equal ones in order of appearance.
-                choices = sorted(readings, key=lambda reading: -len(readings[reading]))[:COMPARED]
-                asks.append((literals, choices, self._ask(choices, readings)))
-        predictions = self._caller.ask([ask for _, _, ask in asks])
-        for (literals, choices, _), prediction in zip(asks, predictions, strict=True):
-            number, _ = read_number(prediction, "reading", len(choices))
-            self._reviewed[literals] = Reviewed(choices[number - 1] if number else None, prediction.request)
+                often = sorted(readings, key=lambda reading: -len(readings[reading]))[:COMPARED]
+                choices, both = first_with_room(self._caller, self._reviews(readings, often))
+                disputed.append((literals, choices))
+                asks += both
+        predictions = iter(self._caller.ask(asks))
+        for literals, choices in disputed:
+            there, back = next(predictions), next(predictions)
+            one, other = chosen(there, "reading", choices)[0], chosen(back, "reading", turned(choices))[0]
+            self._reviewed[literals] = Reviewed(one if one == other else None, there.request)
 
-    def _ask(self, choices: Sequence[Reading], readings: dict[Reading, list[str]]) -> Ask:
-        texts = islice((text for reading in choices for text in readings[reading]), SHOWN)
-        lines = "\n".join(f"{number}: {self._line(reading, readings[reading][0])}" for number, reading in enumerate(choices, 1))
-        values = {"records": "\n".join(map(json_line, texts)), "readings": lines}
+    def _reviews(self, readings: Readings, often: Sequence[Reading]) -> Iterator[tuple[list[Reading | None], tuple[Ask, Ask]]]:
+        """What a review may show, the fullest first: fewer records, then one cut around its ends, then fewer readings."""
+        whole = [(shown, None, len(often)) for shown in range(SHOWN, 0, -1)]
+        cut = [(1, width, len(often)) for width in WIDTHS]
+        fewer = [(1, WIDTHS[-1], count) for count in range(len(often) - 1, 1, -1)]
+        for shown, width, count in (*whole, *cut, *fewer):
+            choices = [None, *often[:count]]
+            yield choices, (self._ask(choices, readings, shown, width), self._ask(turned(choices), readings, shown, width))
+
+    def _ask(self, choices: Sequence[Reading | None], readings: Readings, shown: int, width: int | None) -> Ask:
+        drafts = islice((draft for found in readings.values() for draft in found), shown)
+        lines = (NO_SINGLE_ONE if of is None else self._line(of, readings[of][0], width) for of in choices)
+        values = {
+            "records": "\n".join(json_line(_excerpt(draft, width)) for draft in drafts),
+            "readings": "\n".join(f"{number}: {line}" for number, line in enumerate(lines)),
+        }
         return Ask("review", chat(self._extractor.prompt.review, values), choice(self._extractor, "reading"))
 
-    def _line(self, reading: Reading, text: str) -> str:
+    def _line(self, reading: Reading, draft: Draft, width: int | None) -> str:
         relation, (first, _) = reading
-        return json_line({"relation": relation, "first in the text": first[1:-1], "example": text})
+        return json_line({"relation": relation, "first in the text": first[1:-1], "example": _excerpt(draft, width)})
 
-    def _trust(
-        self,
-        candidates: dict[Literals, Reading | None],
-        groups: dict[Literals, dict[Reading, list[str]]],
-        left: dict[str, list[Triple]],
-    ) -> None:
-        """Take those candidates that read all they fit of `left` as one of its facts; heaviest first, as in parsing."""
+    def _trust(self, agreed: dict[Literals, Reading], groups: dict[Literals, Readings], left: dict[str, list[Triple]]) -> None:
+        """Take those agreed forms that read all they fit of `left` as one of its facts; heaviest first, as in parsing."""
         trusted: list[Form] = []
         induced: list[InducedForm] = []
-        forms = [(Form(chosen[0], "facts", chosen[1], literals), literals) for literals, chosen in candidates.items() if chosen]
+        # By the name that the model gave: a person may separate names that it mapped to one.
+        forms = [
+            (Form(_usual_name(groups[literals][reading]), "facts", reading[1], literals), literals)
+            for literals, reading in agreed.items()
+        ]
         for form, literals in sorted(forms, key=lambda pair: (-pair[0].weight, pair[0].name, pair[0].literals)):
-            fitting = {text: triple for text in left if (triple := _reads([form], text)) is not None}
-            if any(triple not in left[text] for text, triple in fitting.items()):
+            fitting = {text: t for text in left if (t := _reads([form], text)) is not None and self._names([t])}
+            if any(self._rooted(triple) not in left[text] for text, triple in fitting.items()):
                 continue
             trusted.append(form)
             left = {text: triples for text, triples in left.items() if text not in fitting}
@@ -149,34 +183,49 @@ class Forms:
                 InducedForm(
                     form=_written(form),
                     relation=form.name,
-                    examples=sum(map(len, readings.values())),
+                    examples=len(readings[agreed[literals]]),
                     readings=len(readings),
                     call=reviewed.call if reviewed is not None and len(readings) > 1 else None,
                 )
             )
         if tuple(trusted) != self._trusted:
-            self._given.clear()
+            self._fitting.clear()
         self._trusted, self._induced = tuple(trusted), tuple(induced)
 
     def _revised(
         self,
         draft: Draft,
-        places: dict[str, tuple[Literals, tuple[str, str]]],
-        candidates: dict[Literals, Reading | None],
+        place: tuple[Literals, tuple[str, str]] | None,
+        groups: dict[Literals, Readings],
+        agreed: dict[Literals, Reading],
     ) -> Draft:
-        place = places.get(draft.text)
-        chosen = None if place is None else candidates[place[0]]
-        reviewed = None if place is None else self._reviewed.get(place[0])
-        if place is None or chosen is None or reviewed is None:
+        if place is None or place[0] not in agreed or place[0] not in self._reviewed:
             return draft
-        (triple,) = self._triples(draft)
-        first, second = (triple.subject, triple.object) if place[1][0] == SUBJECT else (triple.object, triple.subject)
-        subject, value = (first, second) if chosen[1][0] == SUBJECT else (second, first)
-        if (again := Triple(subject, chosen[0], value)) == triple:
+        literals, order = place
+        (triple,) = draft.triples
+        first, second = (triple.subject, triple.object) if order[0] == SUBJECT else (triple.object, triple.subject)
+        relation, wanted = agreed[literals]
+        if (self._rooted(triple).relation, order) == (relation, wanted):
             return draft
-        return settle(
-            draft.text, (again,), self._extractor.prompt, Draft(draft.text, "facts", (again,), None, "review", reviewed.call)
-        )
+        subject, value = (first, second) if wanted[0] == SUBJECT else (second, first)
+        again = Triple(subject, _usual_name(groups[literals][agreed[literals]]), value)
+        call = self._reviewed[literals].call
+        return settle(draft.text, (again,), self._extractor.prompt, Draft(draft.text, "facts", (again,), None, "review", call))
+
+
+def _small_words(triples: Iterable[Triple]) -> set[str]:
+    """The words in small letters of all ends."""
+    return {word for triple in triples for end in (triple.subject, triple.object) for word in lower_case_words(end)}
+
+
+def _excerpt(draft: Draft, width: int | None) -> str:
+    (triple,) = draft.triples
+    return excerpt(draft.text, (triple.subject, triple.object), width)
+
+
+def _usual_name(drafts: Sequence[Draft]) -> str:
+    """The relation name that most of these were read with, the first to appear among equal ones."""
+    return Counter(draft.triples[0].relation for draft in drafts).most_common(1)[0][0]
 
 
 def _reads(forms: Sequence[Form], text: str) -> Triple | None:

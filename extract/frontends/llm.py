@@ -7,16 +7,17 @@ valid answer stays unresolved, with the reason. Nothing here knows of questions:
 in.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Literal
 
 from msgspec.structs import replace
 
 from extract.frontends import FRONTENDS, asks_model
-from extract.frontends.batches import answer_skeleton, ask, quarter, read_answer
+from extract.frontends.batches import answer_skeleton, ask, check_caps, quarter, read_answer
 from extract.frontends.catalogue import Catalogue
-from extract.frontends.guards import relation_name, two_values
+from extract.frontends.edited import relations_of
+from extract.frontends.guards import two_values
 from extract.frontends.induction import Forms
 from extract.frontends.records import Draft, Extracted
 from offline.asking import EditedCatalogue, Extractor
@@ -67,6 +68,7 @@ class _Reader:
     """Reads waves of statements, each by what the waves before made known."""
 
     def __init__(self, extractor: Extractor, caller: Caller) -> None:
+        check_caps(extractor, caller)
         self._extractor = extractor
         self._caller = caller
         self.catalogue = Catalogue(extractor, caller)
@@ -141,22 +143,17 @@ def finish(
     drafts: Sequence[Draft], catalogue: Catalogue, edited: EditedCatalogue | None, forms: Forms | None = None
 ) -> Extracted:
     """Map relation names and make the extraction: the model's mapping first, then a person's over it."""
-    by_person = {relation_name(name): to for to, names in edited.relations.items() for name in names} if edited else {}
-
-    def name_of(raw: str) -> str:
-        root = catalogue.root(raw)
-        return by_person.get(raw) or by_person.get(root) or root
-
-    statements = [_statement(draft, name_of) for draft in drafts]
+    names = catalogue.names()
+    relation_of = relations_of(names, edited)
+    statements = [_statement(draft, relation_of) for draft in drafts]
     used = sorted({triple.relation for statement in statements for triple in statement.triples})
     relations = tuple(Relation(name=name, words=name) for name in used)
-    return Extracted(
-        Extraction(tuple(statements), relations), tuple(drafts), catalogue.names(), forms.induced() if forms is not None else ()
-    )
+    induced = forms.induced() if forms is not None else ()
+    return Extracted(Extraction(tuple(statements), relations), tuple(drafts), names, induced)
 
 
-def _statement(draft: Draft, name_of: Callable[[str], str]) -> StatementExtraction:
-    triples = tuple(dict.fromkeys(Triple(t.subject, name_of(t.relation), t.object) for t in draft.triples))
+def _statement(draft: Draft, relation_of: Mapping[str, str]) -> StatementExtraction:
+    triples = tuple(dict.fromkeys(Triple(t.subject, relation_of[t.relation], t.object) for t in draft.triples))
     # Names that are one now may give a key two values.
     if (reason := two_values(triples)) is not None:
         return StatementExtraction(text=draft.text, status="unresolved", reason=reason)

@@ -52,8 +52,9 @@ class CatalogueName(Record, frozen=True):
 class InducedForm(Record, frozen=True):
     """A literal form learnt from examples: `{subject}` and `{object}` stand in its text.
 
-    examples: statements that the model read so. readings: how many ways there were to read this form's statements; where
-    there was more than one, `call` is the digest of the review that chose this one.
+    relation: the name that most of its examples were read with, before any was mapped. examples: statements that the model
+    read so. readings: how many ways there were to read this form's statements; where there was more than one, `call` is the
+    digest of the first of the two calls that chose this one.
     """
 
     form: str

@@ -13,6 +13,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from msgspec import UNSET
 from msgspec.structs import replace
 
 from extract.answers import read_text
@@ -102,7 +103,7 @@ def _chain(case: Case, method: Method) -> Steps[Trace]:
     chain = yield from car(case, method)
     last = next((found.choice for found in reversed(chain.looked_up) if found.choice is not None), None)
     trace = _trace(case, method, chain.looked_up, (chain.planned_by,), last)
-    return replace(trace, fault=chain.plan.fault or trace.fault, hops=chain.hops)
+    return replace(trace, fault=chain.plan.fault or trace.fault, note=chain.plan.note or trace.note, hops=chain.hops)
 
 
 def _trace(case: Case, method: Method, looked_up: Sequence[Found], before: tuple[str, ...], choice: Choice | None) -> Trace:
@@ -119,6 +120,7 @@ def _trace(case: Case, method: Method, looked_up: Sequence[Found], before: tuple
         chosen=choice.position if choice else None,
         candidates=case.keep(looked_up[-1].listed) if looked_up else None,
         fault=next((found.fault for found in looked_up if found.fault), None),
+        note=next((found.note for found in looked_up if found.note), UNSET),
     )
 
 

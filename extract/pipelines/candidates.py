@@ -2,9 +2,12 @@
 
 import re
 from collections.abc import Mapping, Sequence
+from itertools import accumulate
 from typing import Any
 
-from extract.answers import read_items
+from msgspec import UNSET
+
+from extract.answers import TRAILING, read_items
 from extract.pipelines import Case, Steps
 from extract.pipelines.records import Candidate, CandidateList
 from offline.asking import PipelineSettings
@@ -36,6 +39,8 @@ _SURROGATE = re.compile(r"[\ud800-\udfff]")
 _ELLIPSIS = re.compile(r"…|\.{3,}")
 # A place that does not lie inside a number.
 _NOT_IN_NUMBER = r"(?:(?<!\d)|(?!\d))"
+# What joins digits to further ones in one number. A key has a blank there.
+_JOINT = re.compile(r"(?<=\d)[.,](?=\d)")
 
 NOT_SHOWN, NOT_IN_RECORD = "the position was not shown", "the value does not stand in the record"
 NOT_QUOTED = "the text is not what the record says"
@@ -61,12 +66,12 @@ def extraction(case: Case, query: str, unit: str, again: int) -> Steps[Candidate
 def read_candidates(query: str, records: Mapping[int, Statement], dropped: int, prediction: Prediction) -> CandidateList:
     """What an answer lists, whatever it looks like; `records` are those that were shown.
 
-    Identical candidates are one. Of an answer that is not as asked for, its complete items are kept, and `fault` says so.
+    Identical candidates are one. Of an answer that is not as asked for, its complete items are kept; `fault` or `note` says so.
     """
-    items, fault = read_items(prediction, "candidates")
+    items, wrong = read_items(prediction, "candidates")
     read = [_candidate(item, records) for item in items]
     unread = sum(candidate is None for candidate in read)
-    faults = (fault, f"{unread} of {len(items)} items are no candidates" if unread else None)
+    faults = (None if wrong == TRAILING else wrong, f"{unread} of {len(items)} items are no candidates" if unread else None)
     return CandidateList(
         query=query,
         call=prediction.request,
@@ -74,6 +79,7 @@ def read_candidates(query: str, records: Mapping[int, Statement], dropped: int, 
         dropped=dropped,
         candidates=tuple(dict.fromkeys(candidate for candidate in read if candidate is not None)),
         fault="; ".join(filter(None, faults)) or None,
+        note=TRAILING if wrong == TRAILING else UNSET,
     )
 
 
@@ -108,15 +114,23 @@ def _candidate(item: Any, records: Mapping[int, Statement]) -> Candidate | None:
 def stands_in(entity: str, record: Statement) -> bool:
     """Whether a value occurs in a record, its time included, both normalised as entity keys (spec §3, not the scorer's way).
 
-    It may be part of a word, as names are inflected, but not of a number: 2 is not in 12. A value without a letter or digit
-    must occur as it is written; an empty one never does.
+    It may be part of a word, as names are inflected, but not of a number: 2 is not in 12, nor in 1.2 or 2,000. A value without
+    a letter or digit must occur as it is written; an empty one never does.
     """
     texts = _spelled(record.text if record.time is None else f"{record.time} {record.text}")
     key, written = entity_key(entity), entity.strip()
     if not key:
         return bool(written) and any(written in text for text in texts)
-    place = re.compile(f"{_NOT_IN_NUMBER}{re.escape(key)}{_NOT_IN_NUMBER}")
-    return any(place.search(entity_key(text)) for text in texts)
+    # The lookahead finds places that overlap, too.
+    place = re.compile(f"{_NOT_IN_NUMBER}(?={re.escape(key)}{_NOT_IN_NUMBER})")
+    return any(_whole_numbers(text, found.start(), len(key)) for text in texts for found in place.finditer(entity_key(text)))
+
+
+def _whole_numbers(text: str, start: int, length: int) -> bool:
+    """Whether a stretch of a text's key neither begins nor ends inside a number with points or commas."""
+    ends = accumulate((len(entity_key(part)) + 1 for part in _JOINT.split(text)), initial=-1)
+    joints = set(list(ends)[1:-1])
+    return not {start - 1, start + length} & joints
 
 
 def quotes(text: str, record: Statement) -> bool:

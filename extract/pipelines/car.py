@@ -8,6 +8,8 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from msgspec import UNSET, UnsetType
+
 from extract.answers import TRAILING, read_items
 from extract.pipelines import Case, Steps
 from extract.pipelines.candidates import text_of
@@ -26,17 +28,23 @@ SCHEMA = encode(
     }
 ).decode()
 
+# The stage of the call that splits a question.
+PLANNING = "decompose"
 _PLACEHOLDER = re.compile(r"\{(\w+)\}")
 _HOP = re.compile(r"hop_([1-9][0-9]{0,8})")
 
 
 @dataclass(frozen=True)
 class Plan:
-    """The queries of a question's hops. placeholders: whether words in braces stand for answers, or are the question's own."""
+    """The queries of a question's hops. placeholders: whether words in braces stand for answers, or are the question's own.
+
+    fault: why the question itself is the one hop, None if it was split. note: as in `Trace`.
+    """
 
     hops: tuple[str, ...]
     placeholders: bool
-    fault: str | None
+    fault: str | None = None
+    note: str | UnsetType = UNSET
 
 
 @dataclass(frozen=True)
@@ -66,7 +74,7 @@ def car(case: Case, method: Method) -> Steps[Chain]:
             hops.append(Hop(number, query, None, None, None, "skipped", missing))
             continue
         resolved = _PLACEHOLDER.sub(lambda found: answers[_hop(found[1])], query) if plan.placeholders else query
-        found = yield from sh_conflict(case, resolved, method)
+        found = yield from sh_conflict(case, resolved, method, chained=True)
         looked_up.append(found)
         listed = case.keep(found.listed)
         if found.choice is None:
@@ -81,20 +89,20 @@ def planning(case: Case) -> Ask:
     """The call that splits the question."""
     settings = case.settings
     decoding = Decoding(output_cap=settings.output_cap, schema=SCHEMA if settings.constrained else None)
-    return Ask("decompose", chat(settings.prompt.decompose, {"question": case.question.text}), decoding)
+    return Ask(PLANNING, chat(settings.prompt.decompose, {"question": case.question.text}), decoding)
 
 
 def read_plan(prediction: Prediction, question: str, most: int) -> Plan:
     """The first `most` hops that a model planned; the question itself as the one hop if it planned none that can be read."""
-    planned, fault = read_items(prediction, "hops")
+    planned, wrong = read_items(prediction, "hops")
     hops = tuple(filter(None, map(text_of, planned)))
-    whole = fault in (None, TRAILING)
+    whole = wrong in (None, TRAILING)
     if whole and planned and len(hops) == len(planned) and all(map(str.strip, hops)):
-        faults = (fault, f"{len(hops)} hops were planned, {most} are looked up" if len(hops) > most else None)
-        return Plan(hops[:most], True, "; ".join(filter(None, faults)) or None)
+        notes = (wrong, f"{len(hops)} hops were planned, {most} are looked up" if len(hops) > most else None)
+        return Plan(hops[:most], True, note="; ".join(filter(None, notes)) or UNSET)
     if whole:
-        fault = "a planned hop is no question" if planned else "no hop was planned"
-    return Plan((question,), False, f"{fault}; the question itself is the one hop")
+        wrong = "a planned hop is no question" if planned else "no hop was planned"
+    return Plan((question,), False, f"{wrong}; the question itself is the one hop")
 
 
 def _hop(placeholder: str) -> int:

@@ -3,10 +3,14 @@
 Everything here is a pure function of what a run stores.
 """
 
+import sys
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
+from msgspec import UNSET
+
 from extract.pipelines.candidates import usable, usable_positions
+from extract.pipelines.car import PLANNING, read_plan
 from extract.pipelines.records import CandidateList, Diagnosis, Trace, lists_of
 from offline.asking import PipelineSettings
 from offline.canonical import digest_of
@@ -66,15 +70,34 @@ def diagnose(
     traces: Sequence[Trace], lists: Lists, transcript: Transcript, settings: PipelineSettings
 ) -> tuple[Diagnosis, ...]:
     """One record a pipeline, in order. A call that several pipelines share counts for each; `Transcript.counts` has it once."""
-    return tuple(_diagnosis(name, own, lists, transcript, settings) for name, own in by_pipeline(traces).items())
+    plans = _plans(transcript)
+    return tuple(_diagnosis(name, own, lists, plans, transcript, settings) for name, own in by_pipeline(traces).items())
+
+
+def _plans(transcript: Transcript) -> dict[str, int]:
+    """By the digest of the call that planned them, how many hops there are, looked up or not; 0 if none can be read."""
+    both = zip(transcript.calls, transcript.predictions, strict=True)
+    read = {call.digest: read_plan(prediction, "", sys.maxsize) for call, prediction in both if call.stage == PLANNING}
+    return {name: len(plan.hops) if plan.placeholders else 0 for name, plan in read.items()}
+
+
+def _planned(trace: Trace, plans: Mapping[str, int]) -> int:
+    """Hops that were planned for a question; of a pipeline that plans otherwise than ours, those of its trace."""
+    return next((plans[call] for call in trace.calls if call in plans), len(trace.hops))
 
 
 def _diagnosis(
-    name: str, traces: Sequence[Trace], lists: Lists, transcript: Transcript, settings: PipelineSettings
+    name: str,
+    traces: Sequence[Trace],
+    lists: Lists,
+    plans: Mapping[str, int],
+    transcript: Transcript,
+    settings: PipelineSettings,
 ) -> Diagnosis:
     own = [lists[digest] for trace in traces for digest in lists_of(trace)]
     seen = [len(usable(listed, settings)) for listed in own]
     failed = [next((hop.number for hop in trace.hops if hop.outcome != "answered"), None) for trace in traces]
+    planned = [_planned(trace, plans) for trace in traces if trace.hops]
     numbers = Counter(number for number in failed if number is not None)
     return Diagnosis(
         pipeline=name,
@@ -82,12 +105,14 @@ def _diagnosis(
         abstained=sum(trace.answered_by == "none" for trace in traces),
         fallbacks=sum(trace.answered_by == "fallback" for trace in traces),
         faults=sum(trace.fault is not None for trace in traces),
+        noted=sum(trace.note is not UNSET for trace in traces),
         lists=len(own),
         empty=seen.count(0),
         candidates=sum(seen),
         foreign=sum(candidate.foreign is not None for listed in own for candidate in listed.candidates),
         contested=sum(is_contested(trace, lists, settings) for trace in traces),
-        planned=sum(len(trace.hops) for trace in traces),
+        planned=sum(planned),
+        unplanned=planned.count(0),
         executed=sum(hop.outcome in ("answered", "empty") for trace in traces for hop in trace.hops),
         first_failed={str(number): numbers[number] for number in sorted(numbers)},
         costs=transcript.counts(calls_of(traces)),

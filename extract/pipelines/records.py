@@ -2,6 +2,8 @@
 
 from typing import Literal
 
+from msgspec import UNSET, UnsetType
+
 from offline.canonical import Record
 from readers.records import StageCounts
 
@@ -28,8 +30,9 @@ class CandidateList(Record, frozen=True):
     """Everything that one call listed for one query, shared by every policy. Its digest is that of its canonical line.
 
     call: digest of the call. shown: positions of the records it was shown, ascending; dropped: how many retrieved ones were
-    left out, oldest first, to meet the evidence budget or the input cap. fault: what was wrong with the answer as a whole
-    (not JSON, cut off, …), None if nothing was; what could be read of it is kept.
+    left out, oldest first, to meet the evidence budget or the input cap. fault: why records may be missing from it (the call
+    failed, its answer was cut off, is not JSON, …), None if none can be; what could be read is kept. note: what else was not
+    as asked for and costs nothing (text after the JSON), unset if nothing was.
     """
 
     query: str
@@ -39,6 +42,7 @@ class CandidateList(Record, frozen=True):
     candidates: tuple[Candidate, ...]
     fault: str | None = None
     format: Literal[1] = 1
+    note: str | UnsetType = UNSET
 
 
 HopOutcome = Literal["answered", "empty", "skipped", "stopped"]
@@ -70,8 +74,9 @@ class Trace(Record, frozen=True):
     text as it is), `fallback` or `none`. calls: digests of every call that the answer rests on, each once, in order, shared
     ones too. evidence: positions of the records that those calls showed, ascending; dropped: how many retrieved ones they
     left out. chosen: position of the candidate that was taken, None if no single one was. candidates: digest of the list
-    that the policy was given, of the last hop that had one. fault: what was wrong with the first model answer that was not
-    as asked for, None if all were. hops: of a decomposed question.
+    that the policy was given, of the last hop that had one. fault: what was wrong with the first model answer that may have
+    cost the answer (a failed call, a list or plan that is cut off or cannot be read), None if none was. note: the first thing
+    that was not as asked for and can cost nothing, unset if there is none. hops: of a decomposed question.
     """
 
     pipeline: str
@@ -86,6 +91,7 @@ class Trace(Record, frozen=True):
     fault: str | None = None
     hops: tuple[Hop, ...] = ()
     format: Literal[1] = 1
+    note: str | UnsetType = UNSET
 
 
 def lists_of(trace: Trace) -> tuple[str, ...]:
@@ -97,11 +103,13 @@ def lists_of(trace: Trace) -> tuple[str, ...]:
 class Diagnosis(Record, frozen=True):
     """What one pipeline did to its questions, counted, without a label.
 
-    abstained: questions without an answer. fallbacks: answered by the direct answer instead. faults: with a model answer that
-    was not as asked for. lists: candidate lists that they rest on, each once a question; empty: those without a candidate that
-    a policy sees. candidates: of all lists, that a policy sees; foreign: with a reason why it should not. contested: questions
-    with a list of two or more positions to choose from. planned: hops; executed: those that were looked up. first_failed: by
-    number of a question's first hop without an answer, how many questions. costs: by stage, of distinct calls.
+    abstained: questions without an answer. fallbacks: answered by the direct answer instead. faults: with one that may have
+    cost the answer. noted: with a note. lists: candidate lists that they rest on, each once a question; empty: those without a
+    candidate that a policy sees. candidates: of all lists, that a policy sees; foreign: with a reason why it should not.
+    contested: questions with a list of two or more positions to choose from. planned: hops of the plans that could be read,
+    beyond the limit too; unplanned: questions whose plan could not be, so that they are the one hop; executed: hops that were
+    looked up, of either. first_failed: by number of a question's first hop without an answer, how many questions. costs: by
+    stage, of distinct calls.
     """
 
     pipeline: str
@@ -109,12 +117,14 @@ class Diagnosis(Record, frozen=True):
     abstained: int
     fallbacks: int
     faults: int
+    noted: int
     lists: int
     empty: int
     candidates: int
     foreign: int
     contested: int
     planned: int
+    unplanned: int
     executed: int
     first_failed: dict[str, int]
     costs: dict[str, StageCounts]

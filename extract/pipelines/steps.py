@@ -5,26 +5,18 @@ from pathlib import Path
 
 from extract.pipelines.records import CandidateList, Trace
 from extract.pipelines.schedule import Assembled, pipeline_settings, run_pipelines
-from extract.steps import Spent, spent, spent_on
 from offline.asking import pipeline_reader
 from offline.canonical import compare_lines, digest_of, read_lines, write_lines, write_record
-from offline.errors import OutputLinkError
+from offline.errors import InputLinkError, OutputLinkError
 from offline.experiment import ReaderPlan, ResolvedExperiment
-from offline.run_folder import SIDE, RunFolder, check_files
-from offline.steps import fresh, read_data
-from readers.calls import (
-    TRANSCRIPT_FILES,
-    Caller,
-    Recorded,
-    Transcript,
-    check_environments,
-    check_transcript,
-    write_transcript,
-)
-from readers.live import Progress, live_caller
+from offline.run_folder import MANIFEST, SIDE, RunFolder, check_files, read_manifest
+from offline.steps import check_due, fresh, read_data
+from readers.calls import TRANSCRIPT_FILES, Caller, Recorded, Transcript, check_transcript, write_transcript
+from readers.live import Progress, live_caller, spent_on
 from readers.pins import locate
 from readers.process import forbidden_paths
 from readers.read import keep_tokenizer
+from readers.records import Model, Spent
 from readers.requests import SETTINGS, check_settings
 from readers.seal import PIPELINES, reads_folder
 from readers.served import Tokenizer
@@ -43,7 +35,7 @@ def pipelines_configuration(experiment: ResolvedExperiment, plan: ReaderPlan) ->
 
 
 def serve_pipelines(run: RunFolder, experiment: ResolvedExperiment, plan: ReaderPlan, progress: Progress) -> bool:
-    """Run a reader's pipelines with its own engine, unless they are up to date; True if they were.
+    """Run a reader's pipelines with its own engine; True if they were run, False if they were up to date.
 
     Its tokenizer is kept in the run, and what the calls took beside the step's manifest.
     """
@@ -54,7 +46,7 @@ def serve_pipelines(run: RunFolder, experiment: ResolvedExperiment, plan: Reader
         keep_tokenizer(run, reader.name, caller.settings.model, model_folder)
         written = pipelines_step(run, experiment, plan, caller, source.resolved)
         if written:
-            write_record(pipelines_folder(run, reader.name) / SIDE, spent(source))
+            write_record(pipelines_folder(run, reader.name) / SIDE, source.spent())
         return written
 
 
@@ -78,13 +70,26 @@ def pipelines_step(
         write_transcript(folder / TRANSCRIPT, caller.transcript)
         write_lines(folder / ENVIRONMENTS, environments())
 
-    inputs = {
+    inputs = pipelines_inputs(run, experiment, plan, caller.settings.model)
+    return run.step(f"reads/{plan.reader.name}/{PIPELINES}", inputs, write)
+
+
+def pipelines_inputs(run: RunFolder, experiment: ResolvedExperiment, plan: ReaderPlan, model: Model) -> dict[str, str]:
+    """What a reader's pipelines are made from, as the step's manifest records it."""
+    return {
         "data": fresh(run, experiment, "data").digest,
         "configuration": pipelines_configuration(experiment, plan),
-        "reader": digest_of(caller.settings.reader),
-        "model": caller.settings.model.fingerprint,
+        "reader": digest_of(pipeline_reader(plan.reader, pipeline_settings(experiment))),
+        "model": model.fingerprint,
     }
-    return run.step(f"reads/{plan.reader.name}/{PIPELINES}", inputs, write)
+
+
+def check_inputs(run: RunFolder, experiment: ResolvedExperiment, plan: ReaderPlan, model: Model) -> None:
+    """InputLinkError unless the manifest of a reader's pipelines records what they are made from."""
+    folder = pipelines_folder(run, plan.reader.name)
+    stored, due = read_manifest(folder).inputs, pipelines_inputs(run, experiment, plan, model)
+    if differing := [name for name in sorted({*stored, *due}) if stored.get(name) != due.get(name)]:
+        raise InputLinkError(f"{folder / MANIFEST}: it names another {differing[0]} than these pipelines were made from")
 
 
 def _run(run: RunFolder, experiment: ResolvedExperiment, plan: ReaderPlan, caller: Caller) -> Assembled:
@@ -93,8 +98,15 @@ def _run(run: RunFolder, experiment: ResolvedExperiment, plan: ReaderPlan, calle
 
 
 def read_traces(run: RunFolder, reader: str) -> tuple[Trace, ...]:
-    """The stored traces of a reader's pipelines, by pipeline and question."""
-    return tuple(read_lines(pipelines_folder(run, reader) / TRACES, Trace))
+    """The stored traces of a reader's pipelines, by pipeline and question.
+
+    AlteredError unless there is one for each pipeline that the experiment names and each question, in their order.
+    """
+    path = pipelines_folder(run, reader) / TRACES
+    traces = tuple(read_lines(path, Trace))
+    named = next((plan.pipelines or () for plan in run.experiment().readers if plan.reader.name == reader), ())
+    check_due(path, named, read_data(run).questions, [(trace.pipeline, trace.question) for trace in traces])
+    return traces
 
 
 def read_candidates(run: RunFolder, reader: str) -> tuple[CandidateList, ...]:
@@ -123,9 +135,8 @@ def replay_pipelines(
     recorded = Recorded(folder / TRANSCRIPT)
     stored, reader = recorded.transcript.settings, pipeline_reader(plan.reader, pipeline_settings(experiment))
     check_files(folder, (TRACES, CANDIDATES, ENVIRONMENTS, *(f"{TRANSCRIPT}/{name}" for name in TRANSCRIPT_FILES)))
-    check_environments(folder / ENVIRONMENTS, read_environments(run, plan.reader.name), recorded.transcript)
     check_settings(folder / TRANSCRIPT / SETTINGS, reader, stored, tokenizer)
-    caller = Caller(stored, tokenizer, recorded)
+    caller = Caller(stored, tokenizer, recorded, recorded.seeds)
     again = _run(run, experiment, plan, caller)
     check_transcript(recorded, caller.transcript)
     compare_lines(folder / CANDIDATES, again.candidates, OutputLinkError, lambda c: f"the list of query {c.query[:60]!r}")

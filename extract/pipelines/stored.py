@@ -7,6 +7,7 @@ from functools import cached_property
 from extract.pipelines.diagnostics import by_digest, sampled
 from extract.pipelines.records import CandidateList, Trace, lists_of
 from extract.pipelines.steps import (
+    ENVIRONMENTS,
     TRACES,
     TRANSCRIPT,
     pipelines_folder,
@@ -16,7 +17,7 @@ from extract.pipelines.steps import (
 )
 from offline.errors import AlteredError, ConfigurationError
 from offline.run_folder import RunFolder
-from readers.calls import Transcript, read_transcript
+from readers.calls import Transcript, check_environments, read_transcript
 from readers.records import Call, PipelineCounts, Prediction
 from readers.seal import PipelineFacts
 
@@ -71,7 +72,11 @@ def failed(trace: Trace) -> bool:
 
 
 def read_stored(run: RunFolder, reader: str) -> Stored:
-    """All of it, whose bytes `verify_reads` checks; AlteredError if a trace names a list or a call that is not there."""
+    """All of it, whose bytes `verify_reads` checks.
+
+    AlteredError unless it has the traces that the run asks for (`read_traces`), the lists and calls that those name, and what
+    answered the calls, each environment once in canonical order.
+    """
     folder = pipelines_folder(run, reader)
     stored = Stored(
         traces=read_traces(run, reader),
@@ -82,4 +87,5 @@ def read_stored(run: RunFolder, reader: str) -> Stored:
     for number, trace in enumerate(stored.traces, 1):
         if {*lists_of(trace)} - stored.candidates.keys() or {*trace.calls} - stored.calls.keys():
             raise AlteredError(f"{folder / TRACES}, line {number}: names a call or a candidate list that is not stored")
+    check_environments(folder / ENVIRONMENTS, stored.environments, stored.transcript)
     return stored

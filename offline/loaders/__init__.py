@@ -39,18 +39,28 @@ def load(data: Data, source: RawSource | None, limit: int | None) -> Loaded:
     if isinstance(data, PluginData) and data.loader in LOADERS.built_in():
         raise ConfigurationError(f"the loader {data.loader!r} is built in, no plug-in; write `kind: {data.loader}`")
     loaded = LOADERS.get(kind_of(data))(data, source)
-    _check(loaded)
+    try:
+        _check(loaded)
+    except DataError as error:
+        raise DataError(f"{_place(source)}{error}") from error
     rows = {question.row for question in loaded.questions}
     if missing := [row for row in data.rows if row not in rows]:
         raise DataError(f"no row {missing[0]!r} in the data; it has {', '.join(sorted(rows))}")
     counts: Counter[str] = Counter()
-    kept = []
+    wanted, kept = set(data.rows) or rows, []
     for question in loaded.questions:
         counts[question.row] += 1
-        if (not data.rows or question.row in data.rows) and (limit is None or counts[question.row] <= limit):
+        if question.row in wanted and (limit is None or counts[question.row] <= limit):
             kept.append(question)
     used = {question.history for question in kept}
     return Loaded(tuple(h for h in loaded.histories if h.id in used), tuple(kept))
+
+
+def _place(source: RawSource | None) -> str:
+    """The file of the raw rows, or their place on the hub, to open an error with; nothing for data that is drawn."""
+    if source is None:
+        return ""
+    return f"{source.path or f'{source.repository}@{source.revision}'}: "
 
 
 def _check(loaded: Loaded) -> None:
@@ -61,7 +71,7 @@ def _check(loaded: Loaded) -> None:
                 f"the {name} id {repeated[0]!r} is used {Counter(ids)[repeated[0]]} times; ids must be unique in a run"
             )
     if not loaded.questions:
-        raise DataError("the data has no questions")
+        raise DataError("the data has no questions; add some")
     known = {history.id for history in loaded.histories}
     for question in loaded.questions:
         if question.history not in known:
@@ -70,7 +80,7 @@ def _check(loaded: Loaded) -> None:
             raise DataError(f"question {question.id!r} is empty")
     for history in loaded.histories:
         if not history.statements:
-            raise DataError(f"history {history.id!r} has no statements")
+            raise DataError(f"history {history.id!r} has no statements; add some, or leave it out")
         previous = None
         for statement in history.statements:
             if previous is not None and statement.position <= previous:

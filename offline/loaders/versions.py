@@ -23,6 +23,9 @@ FIRST_DAY = datetime(2001, 1, 1)
 GAPS = (1, 60, 24 * 60)
 MOST_DATED = 1_000_000
 
+# Characters of the shortest name: two syllables of two letters each, a coda, and a suffix of three.
+SHORTEST = 8
+
 # Whose subjects have another relation too.
 ASKED = tuple(r for r in RELATIONS if any(o.subject == r.subject and o is not r for o in RELATIONS))
 
@@ -44,7 +47,9 @@ class _Names:
 
     def __init__(self, draw: Draw, each: int) -> None:
         self._draw = draw
-        self._folded: list[str] = []
+        self._folded: set[str] = set()
+        # All parts of these that could be a whole name.
+        self._parts: set[str] = set()
         self.known = {kind: [self.new(kind) for _ in range(each)] for kind in ("person", "company", "city", "region")}
 
     def new(self, kind: str) -> str:
@@ -52,8 +57,11 @@ class _Names:
         while True:
             name = draw_name(self._draw, kind)
             folded = name.casefold()
-            if not any(folded in other or other in folded for other in self._folded):
-                self._folded.append(folded)
+            places = range(len(folded) + 1)
+            parts = {folded[begin:end] for begin in places for end in places[begin + SHORTEST :]}
+            if folded not in self._parts and self._folded.isdisjoint(parts):
+                self._folded.add(folded)
+                self._parts |= parts
                 return name
 
 

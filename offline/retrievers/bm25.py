@@ -84,8 +84,11 @@ class BM25:
     def matches(self, query: str, k: int) -> list[int]:
         """The k best of the documents that hold a token of the query."""
         holding = [self._lists[token][0] for token in set(self._tokenize(query)) if token in self._lists]
-        documents = np.unique(np.concatenate(holding)) if holding else np.zeros(0, dtype=np.int32)
-        scores = np.round(self.scores(query), DECIMALS)[documents]
+        return self.rank_among(np.unique(np.concatenate(holding)) if holding else np.zeros(0, dtype=np.int32), query, k)
+
+    def rank_among(self, documents: NDArray[Any], query: str, k: int) -> list[int]:
+        """As `rank`, of these documents alone, whose indices ascend."""
+        scores = np.round(self.scores(query)[documents], DECIMALS)
         return [int(documents[place]) for place in best(scores, k)]
 
 

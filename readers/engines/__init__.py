@@ -9,11 +9,11 @@ from typing import Protocol, TypeVar
 
 import msgspec
 
-from offline.canonical import Record
+from offline.canonical import Record, digest_of
 from offline.errors import ConfigurationError
 from offline.models import Reader
 from offline.registry import Registry
-from readers.records import Output, Settings
+from readers.records import Decoding, Output, Settings
 
 Options = TypeVar("Options", bound=Record)
 
@@ -41,7 +41,8 @@ class Engine(Protocol):
     model in it, from every other; None if the server does not say. Only with it are answers used again (readers/live.py).
 
     An engine that can serve the calls of algorithms (readers/calls.py) offers `complete(batch, decoding) -> list[Output]`: one
-    output for each input, in order, decoded as a `Decoding` says, which may hold it to a JSON Schema.
+    output for each input, in order, decoded as a `Decoding` says, which may hold it to a JSON Schema. Where it samples, each
+    input does so with the seed that `seed_of` gives.
     """
 
     def environment(self) -> dict[str, str]:
@@ -71,6 +72,14 @@ def engine_options(reader: Reader, kind: type[Options]) -> Options:
             f"reader {reader.name!r}: options of the {reader.engine} engine: {error}; it knows "
             + ", ".join(field.name for field in msgspec.structs.fields(kind))
         ) from error
+
+
+def seed_of(decoding: Decoding, ids: Sequence[int]) -> int:
+    """The seed that one input samples with, 0..2^63-1: the first 63 bits of a digest of the decoding's seed and the input ids.
+
+    So a draw hangs on neither batch nor order, and different inputs draw independently; equal ones draw alike.
+    """
+    return int(digest_of((decoding.seed, tuple(ids)))[:16], 16) >> 1
 
 
 def schema_error(reader: Reader, schema: str, error: Exception) -> ConfigurationError:

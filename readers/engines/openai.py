@@ -16,7 +16,7 @@ from msgspec import UNSET
 
 from offline.canonical import Record
 from offline.errors import ConfigurationError, EngineError
-from readers.engines import ENGINES, OPTIONS, REMOTE, EngineStart, check_remote, engine_options
+from readers.engines import ENGINES, OPTIONS, REMOTE, EngineStart, check_remote, engine_options, seed_of
 from readers.engines.openai_answers import Answer, Listed, Models, Version, text_output, token_output
 from readers.engines.openai_server import RESET, SAID, RefusedError, Server, check_url
 from readers.records import Decoding, Output
@@ -164,16 +164,12 @@ class OpenAIEngine:
 
         A refused input is a failed generation; ConfigurationError where all of several inputs are refused alike.
         """
-        return self._outputs(batch, self._reader.output_cap, {})
+        return self._outputs(batch, self._reader.output_cap, [{}] * len(batch))
 
     def complete(self, batch: Sequence[Sequence[int]], decoding: Decoding) -> list[Output]:
         """The same, decoded as told. Whether a server writes white space into the JSON that it is held to is its own matter."""
-        more: dict[str, Any] = {}
-        if temperature := float(decoding.temperature):
-            more |= {"temperature": temperature, "seed": decoding.seed}
-        if decoding.schema is not None:
-            more |= self._held_to(json.loads(decoding.schema))
-        return self._outputs(batch, decoding.output_cap, more)
+        held = {} if decoding.schema is None else self._held_to(json.loads(decoding.schema))
+        return self._outputs(batch, decoding.output_cap, [_sampled(decoding, ids) | held for ids in batch])
 
     def _held_to(self, schema: Any) -> dict[str, Any]:
         """The fields that hold an answer to a schema: vLLM's own beside token ids, OpenAI's beside messages."""
@@ -181,15 +177,18 @@ class OpenAIEngine:
             return {"structured_outputs": {"json": schema}}
         return {"response_format": {"type": "json_schema", "json_schema": {"name": "answer", "strict": True, "schema": schema}}}
 
-    def _outputs(self, batch: Sequence[Sequence[int]], cap: int, more: dict[str, Any]) -> list[Output]:
+    def _outputs(self, batch: Sequence[Sequence[int]], cap: int, more: Sequence[dict[str, Any]]) -> list[Output]:
+        """One output for each input. more: fields of each request beside those that all have."""
         answers = self._generate_all(batch, cap, more)
         self._check_refusals(answers)
         return [_failed(answer) if isinstance(answer, RefusedError) else answer for answer in answers]
 
-    def _generate_all(self, batch: Sequence[Sequence[int]], cap: int, more: dict[str, Any]) -> list[Output | RefusedError]:
+    def _generate_all(
+        self, batch: Sequence[Sequence[int]], cap: int, more: Sequence[dict[str, Any]]
+    ) -> list[Output | RefusedError]:
         pool = ThreadPoolExecutor(max_workers=self._options.concurrency)
         try:
-            futures = [pool.submit(self._generate, tuple(ids), cap, more) for ids in batch]
+            futures = [pool.submit(self._generate, tuple(ids), cap, each) for ids, each in zip(batch, more, strict=True)]
             done, _ = wait(futures, return_when=FIRST_EXCEPTION)
             for future in futures:
                 if future in done and (error := future.exception()) is not None:
@@ -287,6 +286,11 @@ class OpenAIEngine:
         found = logprobs.top_logprobs[0] if logprobs and logprobs.top_logprobs else {}
         values = [found.get(f"{_TOKEN_ID}{token}") for token in tokens]
         return None if None in values else [value for value in values if value is not None]
+
+
+def _sampled(decoding: Decoding, ids: Sequence[int]) -> dict[str, Any]:
+    """The fields that let a request sample; none for a greedy one."""
+    return {"temperature": float(decoding.temperature), "seed": seed_of(decoding, ids)} if decoding.samples else {}
 
 
 def _failed(refused: RefusedError) -> Output:

@@ -14,7 +14,7 @@ from typing import Any
 from offline.canonical import Record
 from offline.errors import ConfigurationError, ModelError
 from readers.devices import device_name, torch_device
-from readers.engines import ENGINES, LOCAL, OPTIONS, EngineStart, engine_options, schema_error
+from readers.engines import ENGINES, LOCAL, OPTIONS, EngineStart, engine_options, schema_error, seed_of
 from readers.records import Decoding, Output, Settings
 from readers.tokens import load_tokenizer
 
@@ -103,8 +103,9 @@ class TransformersEngine:
         if decoding.schema is not None:
             assert self._grammars is not None, "an engine that holds answers to schemas is started as such"
             processors.append(self._grammars.mask(decoding.schema))
-        if temperature := float(decoding.temperature):
-            processors.append(_sampled(self._torch, self._device, temperature, decoding.seed))
+        if decoding.samples:
+            seeds = [seed_of(decoding, ids) for ids in batch]
+            processors.append(_sampled(self._torch, self._device, float(decoding.temperature), seeds))
         return self._generate(batch, decoding.output_cap, processors)
 
     def _generate(self, batch: Sequence[Sequence[int]], cap: int, processors: Sequence[Any]) -> list[Output]:
@@ -172,15 +173,17 @@ class Grammars:
         return self._processor(compiled)
 
 
-def _sampled(torch: Any, device: Any, temperature: float, seed: int) -> Any:
-    """A logits processor after which the largest logit is a sample at this temperature: Gumbel noise is added.
+def _sampled(torch: Any, device: Any, temperature: float, seeds: Sequence[int]) -> Any:
+    """A logits processor after which each row's largest logit is a sample at this temperature: Gumbel noise is added.
 
-    Every row gets the same noise, so that what is sampled for an input does not depend on what shares its batch.
+    Each row draws its noise from a generator of its own, so that its sample does not depend on what shares its batch.
     """
-    generator = torch.Generator(device).manual_seed(seed)
+    generators = [torch.Generator(device).manual_seed(seed) for seed in seeds]
 
     def process(input_ids: Any, scores: Any) -> Any:
-        waits = torch.empty(scores.shape[-1], device=device).exponential_(generator=generator)
+        waits = torch.empty(scores.shape, device=device)
+        for row, generator in zip(waits, generators, strict=True):
+            row.exponential_(generator=generator)
         return scores / temperature - waits.log()
 
     return process

@@ -16,7 +16,7 @@ from typing import Any, Literal
 from offline.canonical import Record
 from offline.errors import ConfigurationError, EngineError, ModelError
 from offline.models import Reader
-from readers.engines import ENGINES, LOCAL, OPTIONS, EngineStart, engine_options, schema_error
+from readers.engines import ENGINES, LOCAL, OPTIONS, EngineStart, engine_options, schema_error, seed_of
 from readers.records import Decoding, Output
 
 # The versions whose arguments this file knows: first included, last excluded. 0.32 is tested on the CPU.
@@ -155,15 +155,17 @@ class VllmEngine:
         parameters: dict[str, Any] = {}
         if decoding.schema is not None:
             parameters["structured_outputs"] = self._held_to(decoding.schema)
-        if not float(decoding.temperature):
+        if not decoding.samples:
             return self._generate(batch, decoding.output_cap, **parameters)
-        # Every request of a batch samples with this seed on its own, whatever shares a step with it.
-        parameters |= {"temperature": float(decoding.temperature), "seed": decoding.seed}
+        parameters["temperature"] = float(decoding.temperature)
+        # Each request of a batch samples with its seed on its own, whatever shares a step with it.
+        seeds = [seed_of(decoding, ids) for ids in batch]
         if self._rewinds:
-            return self._generate(batch, decoding.output_cap, **parameters)
-        return [self._sample_whole(ids, decoding.output_cap, **parameters) for ids in batch]
+            return self._generate(batch, decoding.output_cap, seeds, **parameters)
+        both = zip(batch, seeds, strict=True)
+        return [self._sample_whole(ids, seed, decoding.output_cap, **parameters) for ids, seed in both]
 
-    def _sample_whole(self, ids: Sequence[int], cap: int, **parameters: Any) -> Output:
+    def _sample_whole(self, ids: Sequence[int], seed: int, cap: int, **parameters: Any) -> Output:
         """Sample for one input whose last part alone is new to the prefix cache, so that no step ends inside it.
 
         A step that ends inside an input draws in vain, and vLLM winds the generator back; that of a CPU cannot be.
@@ -177,7 +179,7 @@ class VllmEngine:
                     "raise max_num_batched_tokens"
                 )
             self._ask([ids], max_tokens=1)
-        (output,) = self._generate([ids], cap, **parameters)
+        (output,) = self._generate([ids], cap, [seed], **parameters)
         return output
 
     def _held_to(self, schema: str) -> Any:
@@ -191,8 +193,8 @@ class VllmEngine:
             raise schema_error(self._settings.reader, schema, error) from error
         return parameters
 
-    def _generate(self, batch: Sequence[Sequence[int]], cap: int, **parameters: Any) -> list[Output]:
-        outputs = self._ask(batch, max_tokens=cap, **parameters)
+    def _generate(self, batch: Sequence[Sequence[int]], cap: int, seeds: Sequence[int] = (), **parameters: Any) -> list[Output]:
+        outputs = self._ask(batch, seeds, max_tokens=cap, **parameters)
         return [self._output(list(ids), output, cap) for ids, output in zip(batch, outputs, strict=True)]
 
     def _empty_cache(self) -> None:
@@ -205,9 +207,12 @@ class VllmEngine:
         found = output.outputs[0].logprobs[0]
         return [float(found[token].logprob) for token in tokens] if all(token in found for token in tokens) else None
 
-    def _ask(self, batch: Sequence[Sequence[int]], **parameters: Any) -> list[Any]:
+    def _ask(self, batch: Sequence[Sequence[int]], seeds: Sequence[int] = (), **parameters: Any) -> list[Any]:
+        """What vLLM makes of every input. seeds: one for each input, of those that sample."""
+        common = self._greedy | parameters
         try:
-            sampling = self._vllm.SamplingParams(**(self._greedy | parameters))
+            of_each = [self._vllm.SamplingParams(**(common | {"seed": seed})) for seed in seeds]
+            sampling = of_each or self._vllm.SamplingParams(**common)
             prompts = [self._vllm.TokensPrompt(prompt_token_ids=list(ids)) for ids in batch]
             outputs: list[Any] = self._llm.generate(prompts, sampling, use_tqdm=False)
         except Exception as error:  # vLLM raises whatever its parts raise
