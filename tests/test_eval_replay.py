@@ -243,7 +243,6 @@ FORGERIES: dict[str, tuple[int, str, Callable[[Path], None]]] = {
     },
     "bytes behind the statements": (21, "statements.jsonl, line 9", lambda run: append(run / "extraction/statements.jsonl")),
     "bytes behind the packets": (22, "cmc.jsonl, line 6", lambda run: append(run / "packets/cmc.jsonl")),
-    "bytes behind the schedule": (20, "schedule.jsonl", lambda run: append(run / f"{READS}/requests/schedule.jsonl")),
     "bytes behind the scores": (25, "scores.jsonl", lambda run: append(run / "scores/tiny/scores.jsonl")),
     "an answer beyond its cap": (
         24,
@@ -288,6 +287,13 @@ def test_a_forgery_with_fitting_hashes_breaks_its_own_link(copied_run: Path, lin
     reseal(copied_run)
     verify_run(RunFolder(copied_run))  # the hashes fit: only deriving again finds it out
     assert named in coldread("replay", str(copied_run), code=code).stderr
+
+
+def test_bytes_behind_a_forged_schedule_are_found_before_anything_is_derived(copied_run: Path) -> None:
+    append(copied_run / READS / "requests" / "schedule.jsonl")
+    reseal(copied_run)
+    for command in ("replay", "score"):
+        assert "schedule.jsonl, line 21: the line is not ended" in coldread(command, str(copied_run), code=ALTERED).stderr
 
 
 def test_resealing_an_honest_run_still_replays(copied_run: Path) -> None:
