@@ -23,7 +23,8 @@ from offline.models import pin_text
 from offline.records import HopClass, Packet
 from offline.run_folder import RunFolder
 from offline.steps import read_packets
-from readers.records import Seal, Settings, Timings
+from readers.records import Seal, Timings
+from readers.requests import SETTINGS, read_settings
 from readers.seal import TIMINGS, reads_folder
 
 PUBLISHED_METRIC = "subem"
@@ -69,7 +70,7 @@ def main_table(scored: Scored, metric: str, by_length: bool, with_published: boo
 def _reader(run: RunFolder, plan: ReaderPlan, seal: Seal) -> dict[str, Any]:
     """A reader as a whole. `seconds` are those of all its views together: requests of several views share batches."""
     folder = reads_folder(run, plan.reader.name)
-    settings = read_record(folder / "requests" / "settings.json", Settings)
+    settings = read_settings(folder / "requests" / SETTINGS)
     return {
         "model": pin_text(plan.reader.model),
         "sealed_blind": sealed_blind(seal),
