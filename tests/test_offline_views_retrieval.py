@@ -96,7 +96,9 @@ def test_an_unknown_unit_or_retriever_is_an_unknown_view_and_the_error_says_how_
     with pytest.raises(ConfigurationError) as caught:
         find_view(name)
     assert str(caught.value).startswith(f"unknown view '{name}'; known: closed_book, cmc, ")
-    assert str(caught.value).endswith("(fact|statement|chunk|chunkN|window)_(bm25|dense|hybrid) with _rerank, _kN, _matched")
+    assert "; (fact|statement|chunk|chunkN|window)_(bm25|dense|hybrid) with _rerank, _kN, _matched; if a package" in str(
+        caught.value
+    )
 
 
 @pytest.mark.parametrize("name", ["fact_bm25_k3_k5", "fact_bm25_matched_k3", "fact_bm25_matched_matched"])
