@@ -211,7 +211,7 @@ FORGERIES: dict[str, tuple[int, str, Callable[[Path], None]]] = {
         edit("calls/answers.jsonl", 0, lambda r: r.update(output_ids=[5] * 64 + r["output_ids"])),
     ),
     "bytes behind the lists": (24, "candidates.jsonl, line", lambda run: append(run, "candidates.jsonl")),
-    "bytes behind the traces": (24, "traces.jsonl, line", lambda run: append(run, "traces.jsonl")),
+    "bytes behind the traces": (20, "traces.jsonl, line", lambda run: append(run, "traces.jsonl")),
     "the weights": (
         20,
         "settings.json",
