@@ -21,7 +21,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from offline.canonical import write_bytes
 from offline.errors import ColdreadError, CommandError, ConfigurationError, StorageError
-from offline.run_folder import REPORT, TOKENIZERS, RunFolder
+from offline.run.folder import REPORT, TOKENIZERS, RunFolder
 
 app = typer.Typer(
     help="Freeze what a reader may see, let pinned readers read it once, seal what they said, open the labels last.",
@@ -136,9 +136,9 @@ def run(
     as_json: Json = False,
 ) -> None:
     """Do everything: load, extract, encode, freeze, read, score. Steps that are up to date are skipped."""
-    from eval import estimate as estimates
+    from eval import dry_run as estimates
     from eval import run as steps
-    from eval import tables
+    from eval.console import tables
     from eval.score import score_summary
 
     plan = steps.make_plan(experiment, data, limit)
@@ -208,10 +208,10 @@ def extract(
 
 
 def _extract_against(place: RunFolder, against: str, gold: bool, as_json: bool) -> None:
-    from eval import extraction_tables as tables
-    from eval.extraction_against import compare_extractions, find_reference
+    from eval.console import extraction as tables
+    from eval.extraction.against import compare_extractions, find_reference
     from eval.labels import open_labels
-    from offline.steps import fresh
+    from offline.run.steps import fresh
 
     with place.lock():
         experiment = place.experiment()
@@ -229,7 +229,7 @@ def catalogue(
     as_json: Json = False,
 ) -> None:
     """Show the relations of a model's extraction and the names that each was found under, with facts and examples."""
-    from eval import catalogue as found
+    from eval.extraction import catalogue as found
 
     place = _published(folder)
     with place.lock():
@@ -249,9 +249,9 @@ def encode(
 ) -> None:
     """Make the vectors and the rerank scores that retrieval views rank by; resumes an interrupted encoding."""
     from eval import run as steps
-    from eval import tables
-    from offline.steps import ModelWork, model_work
-    from readers.recheck import recheck
+    from eval.console import tables
+    from offline.run.steps import ModelWork, model_work
+    from readers.encoders.recheck import recheck
 
     if batch_size is not None and not check:
         raise CommandError("--batch-size goes with --check; a run's own batch size stands in its experiment")
@@ -317,7 +317,7 @@ def probe(
 ) -> None:
     """Measure whether outputs depend on batch, order or a warm cache; on a sealed run, whether they come out again."""
     from eval import run as steps
-    from eval import tables
+    from eval.console import tables
 
     place = RunFolder(folder)
     with place.lock():
@@ -342,7 +342,7 @@ def score(
     as_json: Json = False,
 ) -> None:
     """Open the labels and score sealed predictions, or those of a file. Refuses an unsealed or altered run."""
-    from eval import tables
+    from eval.console import tables
     from eval.score import score_run, score_summary
 
     place = _published(folder)
@@ -364,9 +364,9 @@ def _score_others(
     out: Path | None,
     as_json: bool,
 ) -> None:
-    from eval import unsealed_tables as tables
-    from eval.answer_file import Fields, read_answers
-    from eval.unsealed import score_answers
+    from eval.analysis.prediction_file import Fields, read_answers
+    from eval.analysis.unsealed import score_answers
+    from eval.console import unsealed as tables
 
     if out is not None:
         _check_out(place, out, file)
@@ -404,10 +404,10 @@ def coverage(
     as_json: Json = False,
 ) -> None:
     """Count what each view's evidence holds: gold answers, cmc's records. Opens the labels, and the ledger says so."""
-    from eval import coverage_tables as tables
-    from eval.coverage import coverage as count
+    from eval.analysis.coverage import coverage as count
+    from eval.console import coverage as tables
     from eval.labels import open_labels
-    from offline.steps import fresh
+    from offline.run.steps import fresh
 
     at = _numbers(curve)
     place = _published(folder)
@@ -427,13 +427,13 @@ def coverage(
 @app.command()
 def labels(folder: RunArgument, as_json: Json = False) -> None:
     """Audit the labels: what screens flag, populations, how far the scores depend on it. Opens them, and the ledger says so."""
-    from eval import label_tables as tables
-    from eval.label_audit import audit_labels
+    from eval.analysis.label_audit import audit_labels
+    from eval.analysis.populations import population_names
+    from eval.console import labels as tables
     from eval.labels import open_labels
-    from eval.populations import population_names
     from eval.score import read_all_scores
     from offline.errors import StateError
-    from offline.steps import fresh
+    from offline.run.steps import fresh
 
     place = _published(folder)
     with place.lock():
@@ -484,8 +484,8 @@ def show(
     as_json: Json = False,
 ) -> None:
     """Print one question's whole story."""
-    from eval import tables
-    from eval.show import show as story
+    from eval.analysis.question import show as story
+    from eval.console import tables
 
     result = story(_published(folder), question)
     _print(as_json, result, lambda console: tables.story(console, result))
@@ -501,8 +501,8 @@ def compare(
     as_json: Json = False,
 ) -> None:
     """Compare two scored readers of the same packets, question by question. Opens no label, writes nothing."""
-    from eval import tables
-    from eval.compare import compare as paired
+    from eval.analysis.compare import compare as paired
+    from eval.console import tables
 
     place = _published(folder)
     result = paired(place, a, place if other is None else _published(other), b, metric)
@@ -520,7 +520,7 @@ class Format(StrEnum):
 
 def _typeset(form: Format, grids: Iterable[Any]) -> str:
     """Grids one below the other, in LaTeX or in Markdown."""
-    from eval import grid
+    from eval.typeset import grid
 
     return "\n".join(map(grid.latex if form is Format.LATEX else grid.markdown, grids))
 
@@ -544,10 +544,10 @@ def table(
     as_json: Json = False,
 ) -> None:
     """Print the main table of a scored run, to be published: accuracy, costs, seals. Opens no label."""
-    from eval import grid
-    from eval.main_grids import flat, grids
-    from eval.main_table import main_table
-    from eval.scored import read_scored
+    from eval.analysis.main_table import main_table
+    from eval.analysis.scored import read_scored
+    from eval.typeset import grid
+    from eval.typeset.main_table import flat, grids
 
     place = _published(folder)
     if out is not None:
@@ -574,8 +574,8 @@ def report(
     as_json: Json = False,
 ) -> None:
     """Write a scored run as one page: tables, plots, every question. It asks the network for nothing. Opens no label."""
-    from eval import tables
-    from eval.report import write_report
+    from eval.console import tables
+    from eval.report.page import write_report
 
     place = _published(folder)
     if out is not None and out.resolve() != (folder / REPORT).resolve():
@@ -603,11 +603,12 @@ def contrast(
     as_json: Json = False,
 ) -> None:
     """Set two views of a scored reader side by side, question by question. Opens no label, writes nothing."""
-    from eval import contrast_grids, grid
-    from eval import contrast_tables as tables
-    from eval.contrasts import Asked, summary
+    from eval.analysis.contrasts import Asked, summary
+    from eval.analysis.scored import read_scored
+    from eval.console import contrasts as tables
     from eval.records import Contrast, Interaction
-    from eval.scored import read_scored
+    from eval.typeset import contrasts as contrast_grids
+    from eval.typeset import grid
 
     asked = Asked(a, b, reader, view, population)
     result = summary(read_scored(_published(folder)), asked, metric, evidence=evidence)
@@ -630,8 +631,8 @@ def pipelines(
     as_json: Json = False,
 ) -> None:
     """Tell what pipelines did: candidates, hops, abstentions, calls; once scored, what each part is worth. Opens no label."""
-    from eval import pipeline_tables as tables
-    from eval.pipelines import pipelines as diagnose
+    from eval.analysis.pipelines import pipelines as diagnose
+    from eval.console import pipelines as tables
 
     result = diagnose(_published(folder), reader)
     _print(as_json, result, lambda console: tables.pipelines(console, result))
@@ -648,9 +649,9 @@ def pin(
     as_json: Json = False,
 ) -> None:
     """Look a model up and print its pin: commit, fingerprint, licence, and what its chat template does."""
-    from eval import tables
+    from eval.console import tables
     from readers.describe import describe
-    from readers.reader_file import reader_that_names, write_pin
+    from readers.pin_file import reader_that_names, write_pin
 
     pinned = None if write is None else reader_that_names(model, write)  # before anything is fetched
     found = describe(model, revision, pinned)

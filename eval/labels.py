@@ -13,8 +13,8 @@ import msgspec
 from eval.metrics.normalise import checked_golds
 from eval.records import Label, LabelOpening
 from offline.canonical import read_lines, self_digest, write_lines
+from offline.config.experiment import FactConsolidationData, PlainData, ResolvedExperiment, SyntheticData, VersionsData
 from offline.errors import AlteredError, DataError, LabelError
-from offline.experiment import FactConsolidationData, PlainData, ResolvedExperiment, SyntheticData, VersionsData
 from offline.loaders import kind_of
 from offline.loaders.factconsolidation import named_rows
 from offline.loaders.plain import question_id
@@ -22,8 +22,8 @@ from offline.loaders.raw import RawSource
 from offline.loaders.synthetic import World, draw_world
 from offline.loaders.versions import draw_versions
 from offline.registry import Registry
-from offline.run_folder import RunFolder
-from offline.steps import data_inputs, fresh, read_data, upstream
+from offline.run.folder import RunFolder
+from offline.run.steps import data_inputs, fresh, read_data, upstream
 from readers.read import Commitment
 from readers.seal import read_seal
 

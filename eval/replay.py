@@ -11,17 +11,19 @@ from typing import Any
 
 from msgspec import UNSET
 
-from eval.audit import verify_run
 from eval.labels import read_labels
 from eval.metrics import find_metrics
 from eval.score import score_files, score_inputs
+from eval.verify import verify_run
 from extract.frontends import extract, needs_model
 from extract.frontends.records import Extracted
-from extract.pipelines.steps import TRANSCRIPT, check_inputs, replay_pipelines
-from extract.pipelines.stored import read_stored
-from extract.steps import CALLS, ENVIRONMENTS, TOKENIZER, extract_again, extracted_files, files_by_model, read_environments
-from offline.asking import Extractor
+from extract.pipelines.results import read_stored
+from extract.pipelines.step import TRANSCRIPT, check_inputs, replay_pipelines
+from extract.step import CALLS, ENVIRONMENTS, TOKENIZER, extract_again, extracted_files, files_by_model, read_environments
 from offline.canonical import compare_lines, read_record
+from offline.config.calls import Extractor
+from offline.config.experiment import ReaderPlan, ResolvedExperiment, RetrievalSettings
+from offline.config.models import Encoder, Reranker
 from offline.errors import (
     AlteredError,
     ExtractionLinkError,
@@ -31,15 +33,22 @@ from offline.errors import (
     ScoreLinkError,
     SealLinkError,
 )
-from offline.experiment import ReaderPlan, ResolvedExperiment, RetrievalSettings
 from offline.memory import Measure
-from offline.models import Encoder, Reranker
 from offline.records import Packet
-from offline.run_folder import REPORT, TOKENIZERS, RunFolder, check_files, read_manifest
-from offline.steps import EXTRACTION_FILES, freeze_run, fresh, model_work, packet_files, read_data, read_evidence, read_packets
-from readers.calls import check_environments, read_transcript
-from readers.encode import ENCODER, RERANKER
-from readers.probe import certificate_line, certify, foreign_probe
+from offline.run.folder import REPORT, TOKENIZERS, RunFolder, check_files, read_manifest
+from offline.run.steps import (
+    EXTRACTION_FILES,
+    freeze_run,
+    fresh,
+    model_work,
+    packet_files,
+    read_data,
+    read_evidence,
+    read_packets,
+)
+from readers.calls.caller import check_environments, read_transcript
+from readers.certificate import certificate_line, certify, foreign_probe
+from readers.encoders.encode import ENCODER, RERANKER
 from readers.read import make_measure
 from readers.records import Encoded, RerankedBy
 from readers.requests import REQUEST_FILES, SETTINGS, check_settings, make_requests, read_requests, tokenizer_names
@@ -56,7 +65,7 @@ from readers.seal import (
     read_seal,
     reads_folder,
 )
-from readers.tokens import ChatTokenizer, tokenizer_at
+from readers.tokens.chat import ChatTokenizer, tokenizer_at
 
 # (link, how many of what were checked)
 Report = Callable[[str, str], None]

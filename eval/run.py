@@ -8,26 +8,26 @@ from pathlib import Path
 
 from msgspec import UNSET
 
-from eval.fallbacks import fallback_lines, fallbacks
+from eval.analysis.fallbacks import fallback_lines, fallbacks
+from eval.analysis.populations import check_populations
 from eval.labels import commitment, labels_step
-from eval.populations import check_populations
 from eval.score import score_run
 from extract.frontends import check_frontend
-from extract.frontends.edited import check_spellings
+from extract.frontends.edited_catalogue import check_spellings
 from extract.pipelines import find_pipeline
-from extract.pipelines.steps import read_spent, serve_pipelines
-from extract.pipelines.stored import read_stored
-from extract.steps import extract_step
+from extract.pipelines.results import read_stored
+from extract.pipelines.step import read_spent, serve_pipelines
+from extract.step import extract_step
 from offline.canonical import read_record
-from offline.configuration import find_config, load_yaml
+from offline.config.experiment import Experiment, ReaderPlan, ResolvedExperiment, RetrievalSettings, resolve
+from offline.config.yaml import find_config, load_yaml
 from offline.errors import ColdreadError, CommandError, ConfigurationError, EngineError, ModelError, StateError
-from offline.experiment import Experiment, ReaderPlan, ResolvedExperiment, RetrievalSettings, resolve
-from offline.run_folder import RunFolder
-from offline.steps import freeze_step, fresh, load_step, model_work, raw_source, read_data
-from readers.encode import ENCODER, RERANKER, clear_leftovers, reranked_step, vectors_step
+from offline.run.folder import RunFolder
+from offline.run.steps import freeze_step, fresh, load_step, model_work, raw_source, read_data
+from readers.certificate import certificate_line
+from readers.encoders.encode import ENCODER, RERANKER, clear_leftovers, reranked_step, vectors_step
 from readers.engines import check_engine
-from readers.pins import check_pin, locate
-from readers.probe import certificate_line
+from readers.models.pins import check_pin, locate
 from readers.read import Progress, freeze_requests, is_sealed, make_measure, probe_reader, read
 from readers.records import Certificate, Encoded, RerankedBy, Spent, StageCounts
 from readers.seal import SEAL, PipelineFacts, ended_by_cap, pipelines_line, reads_folder

@@ -7,22 +7,22 @@ from typing import Any
 
 import msgspec
 
-from eval.audit import verify_run
-from eval.extracted_by import extracted_by
-from eval.fallbacks import fallbacks
+from eval.analysis.fallbacks import fallbacks
+from eval.analysis.provenance import extracted_by
 from eval.labels import open_labels
 from eval.metrics import Metric, find_metrics
 from eval.metrics.strict_em import strict_exact_match
 from eval.metrics.subem import substring_exact_match
 from eval.records import Cell, Score
 from eval.statistics import wilson
-from extract.pipelines.steps import pipelines_folder, read_traces
-from extract.pipelines.stored import failed
+from eval.verify import verify_run
+from extract.pipelines.results import failed
+from extract.pipelines.step import pipelines_folder, read_traces
 from offline.canonical import read_lines, write_lines
+from offline.config.experiment import ResolvedExperiment
 from offline.errors import StateError
-from offline.experiment import ResolvedExperiment
-from offline.run_folder import RunFolder
-from offline.steps import read_data
+from offline.run.folder import RunFolder
+from offline.run.steps import read_data
 from readers.records import Scheduled, Seal
 from readers.seal import ended_by_cap, read_predictions, read_seal, reads_folder
 

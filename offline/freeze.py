@@ -4,8 +4,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from offline.canonical import digest, digest_of
+from offline.config.experiment import Prompt, ViewSettings
 from offline.errors import ColdreadError, ConfigurationError
-from offline.experiment import Prompt, ViewSettings
 from offline.memory import Measure, Memory, Selection
 from offline.records import Evidence, Extraction, History, Packet, Question
 from offline.render import Rendered

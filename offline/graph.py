@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 import msgspec
 
-from offline.normalise import entity_key, entity_words
+from offline.entity_keys import entity_key, entity_words
 from offline.records import Extraction, History
 
 Key = tuple[str, str]

@@ -4,8 +4,8 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
+from offline.config.experiment import ViewSettings
 from offline.errors import ConfigurationError
-from offline.experiment import ViewSettings
 from offline.graph import Edge, Graph, Key, assertions, compile_graph
 from offline.passages import WINDOW_CHARACTERS, WINDOW_OVERLAP, Chunk, Passage, cut_characters, passages
 from offline.records import Extraction, Fallback, History, Statement

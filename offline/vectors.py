@@ -13,8 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from offline.canonical import Record, digest, read_bytes, read_lines, write_bytes, write_lines
+from offline.config.experiment import RetrievalSettings
 from offline.errors import AlteredError, ConfigurationError
-from offline.experiment import RetrievalSettings
 from offline.passages import Chunk
 
 Role = Literal["query", "passage"]

@@ -14,12 +14,12 @@ import msgspec
 import yaml
 
 from offline.canonical import Record, file_digest
+from offline.config.models import Pin, Reader
 from offline.errors import ConfigurationError, ModelError
-from offline.models import Pin, Reader
-from readers.hub import Listing, card_of, download_small, licence_of, look_up
-from readers.pins import MODULES_FILE, PICKLED, WEIGHTS, Pinned, fingerprint, is_model_file, model_of, patterns_among
+from readers.models.hub import Listing, card_of, download_small, licence_of, look_up
+from readers.models.pins import MODULES_FILE, PICKLED, WEIGHTS, Pinned, fingerprint, is_model_file, model_of, patterns_among
 from readers.records import Model, ModelFile
-from readers.tokens import ChatTokenizer
+from readers.tokens.chat import ChatTokenizer
 
 # The branch that a repository opens with.
 MAIN = "main"

@@ -12,17 +12,18 @@ import msgspec
 from msgspec import UNSET, UnsetType
 
 from offline.canonical import digest_of, encode, file_digest, storage, write_lines, write_record
+from offline.config.experiment import ReaderPlan, ResolvedExperiment
 from offline.errors import AlteredError, ConfigurationError, EngineError, StateError
-from offline.experiment import ReaderPlan, ResolvedExperiment
 from offline.memory import Measure
-from offline.run_folder import MANIFEST, RunFolder, make_manifest, verify_folder
-from offline.steps import fresh, read_data, read_evidence, read_packets
+from offline.run.folder import MANIFEST, RunFolder, make_manifest, verify_folder
+from offline.run.steps import fresh, read_data, read_evidence, read_packets
+from readers.certificate import SAMPLE, certify, kept_probes, probe, probe_run
 from readers.engines import EngineStart
 from readers.journal import Journal
-from readers.pins import fingerprint, identify, locate, tokenizer_of
-from readers.pool import Engines, Job, share
-from readers.probe import SAMPLE, certify, kept_probes, probe, probe_run
-from readers.process import forbidden_paths
+from readers.models.pins import fingerprint, identify, locate, tokenizer_of
+from readers.models.served import Tokenizer
+from readers.process.parent import forbidden_paths
+from readers.process.pool import Engines, Job, share
 from readers.records import Certificate, JournalEntry, Model, Output, Prediction, Seal, Timings, predicted
 from readers.requests import Requests, batches_of, make_requests, make_settings, read_requests, write_requests
 from readers.seal import (
@@ -41,8 +42,7 @@ from readers.seal import (
     reads_folder,
     verify_reads,
 )
-from readers.served import Tokenizer
-from readers.tokens import ChatTokenizer, copy_tokenizer, tokenizer_digest
+from readers.tokens.chat import ChatTokenizer, copy_tokenizer, tokenizer_digest
 
 Doing = Literal["starting", "probing", "reading"]
 # (what is being done, requests done, requests in all)

@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 from msgspec import UNSET, Meta, UnsetType
 
 from offline.canonical import Record
-from offline.models import Encoder, Reader, Reranker
+from offline.config.models import Encoder, Reader, Reranker
 
 FinishReason = Literal["stop", "length", "error"]
 # Token ids of a stored answer: others no tokenizer can take back to text.
@@ -38,7 +38,7 @@ class Settings(Record, frozen=True):
     thinking: `off` or `on` if the template has the switch, `no switch` if it renders the same either way, `unknown` if the
         template is a server's.
     fingerprint: digest of all that can change an output: model, engine, dtype, device, attention, batch size, options.
-    transport: `messages` if the ids of inputs and outputs are bytes of messages and text (readers/served.py), and `input_cap`
+    transport: `messages` if the ids of inputs and outputs are bytes of messages and text (models/served.py), and `input_cap`
         counts those; unset if they are token ids. The output cap counts tokens either way.
     """
 

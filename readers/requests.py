@@ -7,15 +7,15 @@ from pathlib import Path
 import msgspec
 
 from offline.canonical import digest_of, file_digest, read_lines, read_record, write_lines, write_record
+from offline.config.experiment import Prompt
+from offline.config.models import Reader
 from offline.errors import AlteredError, ConfigurationError, InputLinkError
-from offline.experiment import Prompt
-from offline.models import Reader
 from offline.records import Evidence, Packet, Question
-from readers.ids import INPUTS, packed, read_ids, write_ids
-from readers.pins import WEIGHTS, served_model
+from readers.models.pins import WEIGHTS, served_model
+from readers.models.served import CODEC, Tokenizer
 from readers.records import Call, Model, Request, Scheduled, Settings
-from readers.served import CODEC, Tokenizer
-from readers.tokens import messages
+from readers.tokens.chat import messages
+from readers.tokens.id_arrays import INPUTS, packed, read_ids, write_ids
 
 # Fields of a reader that cannot change what it answers, or that the request digests cover themselves.
 _INDECISIVE = {

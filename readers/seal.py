@@ -10,7 +10,7 @@ from msgspec import UNSET
 
 from offline.canonical import digest_of, file_digest, read_lines, read_record, self_digest
 from offline.errors import AlteredError, SealLinkError, StateError
-from offline.run_folder import MANIFEST, RunFolder, verify_folder
+from offline.run.folder import MANIFEST, RunFolder, verify_folder
 from readers.records import Counts, PipelineCounts, Prediction, Probe, Scheduled, Seal
 from readers.requests import Requests
 

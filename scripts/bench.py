@@ -56,15 +56,15 @@ from eval.run import make_plan
 from extract.frontends import distinct_texts, extract
 from offline import freeze as freezing
 from offline.canonical import encode
+from offline.config.experiment import PlainData, ResolvedExperiment, SyntheticData
+from offline.config.models import Reader
+from offline.entity_keys import entity_key
 from offline.errors import ColdreadError
-from offline.experiment import PlainData, ResolvedExperiment, SyntheticData
 from offline.loaders import load
 from offline.loaders.raw import RawSource
 from offline.memory import Memory
-from offline.models import Reader
-from offline.normalise import entity_key
 from offline.records import Question
-from offline.steps import raw_source
+from offline.run.steps import raw_source
 from offline.views import find_view
 from offline.views.graph import cmc
 

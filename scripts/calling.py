@@ -14,19 +14,19 @@ from timing import timed
 
 from extract.frontends.llm import llm
 from extract.pipelines.schedule import Assembled, pipeline_settings, run_pipelines
-from offline.asking import Extractor, ExtractorUse, PipelineUse, pipeline_reader, resolve_extractor, resolve_pipelines
-from offline.models import Reader
-from readers.calls import Caller, Prepared
+from offline.config.calls import Extractor, ExtractorUse, PipelineUse, pipeline_reader, resolve_extractor, resolve_pipelines
+from offline.config.models import Reader
+from readers.calls.caller import Caller, Prepared
+from readers.calls.engine_source import Cache, Live
 from readers.engines import EngineStart
-from readers.guard import Forbidden
-from readers.live import Cache, Live
-from readers.pins import identify, locate
-from readers.pool import Engines
-from readers.process import Process
+from readers.models.pins import identify, locate
+from readers.models.served import Tokenizer
+from readers.process.guard import Forbidden
+from readers.process.parent import Process
+from readers.process.pool import Engines
 from readers.records import Output, Settings
 from readers.requests import make_settings
-from readers.served import Tokenizer
-from readers.tokens import ChatTokenizer
+from readers.tokens.chat import ChatTokenizer
 
 PIPELINES = ("sh_conflict", "car")
 # Bounds of what a small model can do that repeats itself: hops that are looked up; statements and tokens of an extraction call.

@@ -29,9 +29,9 @@ from reading import CPU_OPTIONS, Reading, compare, make_packets, read, reader_of
 from rich.console import Console
 from rich.table import Table
 
-from extract.answers import read_object
+from extract.json_answers import read_object
 from offline.errors import ColdreadError
-from readers.calls import Caller, Recorded, check_transcript, write_transcript
+from readers.calls.caller import Caller, Recorded, check_transcript, write_transcript
 
 VIEWS = ["cmc", "stale_closure", "fact_bm25"]
 # Questions that pipelines answer, and tokens of one of their answers.

@@ -9,14 +9,14 @@ import numpy as np
 from numpy.typing import NDArray
 from timing import time_each, timed
 
-from offline.configuration import find_config, load_yaml
-from offline.models import Encoder
+from offline.config.models import Encoder
+from offline.config.yaml import find_config, load_yaml
 from offline.retrievers.bm25 import BM25, DECIMALS, TOKENIZERS
 from offline.retrievers.dense import Dense
 from offline.vectors import TextRow, Vectors, text_digest
 from readers.encoders.embedding import EmbeddingModel
 from readers.encoders.process import model_process
-from readers.pins import locate
+from readers.models.pins import locate
 
 
 def lexical(documents: Sequence[str], texts: Sequence[str], tokenizer: str, k: int, queries: int) -> dict[str, Any]:

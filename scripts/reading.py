@@ -10,18 +10,18 @@ import msgspec
 
 from eval.run import make_plan
 from extract.frontends import extract
-from offline.experiment import Prompt, ResolvedExperiment, SyntheticData
+from offline.config.experiment import Prompt, ResolvedExperiment, SyntheticData
+from offline.config.models import Pin, Reader
 from offline.freeze import Frozen, freeze
 from offline.loaders import load
-from offline.models import Pin, Reader
 from offline.records import History, Question
-from offline.steps import raw_source
+from offline.run.steps import raw_source
 from readers.engines import EngineStart
-from readers.guard import Forbidden
-from readers.pins import identify, locate
-from readers.process import start_process
+from readers.models.pins import identify, locate
+from readers.process.guard import Forbidden
+from readers.process.parent import start_process
 from readers.requests import Requests, batches_of, make_requests, make_settings
-from readers.tokens import ChatTokenizer
+from readers.tokens.chat import ChatTokenizer
 
 # What a CPU wants of vLLM, measured on two cores (docs/costs.md); a GPU is left to vLLM's own choice.
 CPU_OPTIONS: dict[str, str | int | bool] = {"enforce_eager": True, "max_num_batched_tokens": 512, "cpu_kv_cache_gib": 4}

@@ -6,13 +6,13 @@ import msgspec
 from scripted import READER, caller_of
 from worlds import experiment
 
-from offline.asking import PipelinePrompt, PipelineSettings
-from offline.configuration import find_config, load_yaml
-from offline.experiment import ReaderPlan, ResolvedExperiment, ViewSettings
-from offline.models import Reader
-from readers.calls import Caller, Prepared
+from offline.config.calls import PipelinePrompt, PipelineSettings
+from offline.config.experiment import ReaderPlan, ResolvedExperiment, ViewSettings
+from offline.config.models import Reader
+from offline.config.yaml import find_config, load_yaml
+from readers.calls.caller import Caller, Prepared
+from readers.models.served import decode_messages, encode_text
 from readers.records import Decoding, Output
-from readers.served import decode_messages, encode_text
 
 # (the user's message, how it is decoded) to an answer; an Output is given as it is.
 Script = Callable[[str, Decoding], str | Output]

@@ -6,14 +6,14 @@ from typing import Any
 from http_double import Asked, Double
 
 from offline.canonical import encode
-from offline.models import Pin, Reader
+from offline.config.models import Pin, Reader
 from offline.records import Message
 from readers.engines import EngineStart
 from readers.engines.openai import OpenAIEngine
-from readers.pins import identify, locate
+from readers.models.pins import identify, locate
 from readers.records import Model, Output, Settings
 from readers.requests import make_settings
-from readers.tokens import ChatTokenizer
+from readers.tokens.chat import ChatTokenizer
 
 KEY = "sk-double-0123456789"
 CHATS = [(Message(role="system", content="s"), Message(role="user", content=f"q{i}")) for i in range(10)]

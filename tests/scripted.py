@@ -4,13 +4,13 @@ import json
 import re
 from collections.abc import Callable, Sequence
 
-from offline.models import Pin, Reader
+from offline.config.models import Pin, Reader
 from offline.records import Message
-from readers.calls import Caller, Prepared, Source
-from readers.pins import identify
+from readers.calls.caller import Caller, Prepared, Source
+from readers.models.pins import identify
+from readers.models.served import CODEC_FOLDER, MessageBytes, Tokenizer, decode_messages, encode_text
 from readers.records import FinishReason, Output
 from readers.requests import make_settings
-from readers.served import CODEC_FOLDER, MessageBytes, Tokenizer, decode_messages, encode_text
 
 READER = Reader(name="scripted", engine="openai", model=Pin(served="scripted"), output_cap=4096)
 # Text, or text and finish reason, or None for a call that failed.
@@ -32,7 +32,7 @@ def scripted(script: Script, reader: Reader = READER, tokenizer: Tokenizer | Non
 
 
 def caller_of(source: Source, reader: Reader = READER, tokenizer: Tokenizer | None = None) -> Caller:
-    """A caller whose chats and answers travel as bytes (readers/served.py) to and from this source."""
+    """A caller whose chats and answers travel as bytes (readers/models/served.py) to and from this source."""
     tokenizer = tokenizer or MessageBytes(CODEC_FOLDER)
     return Caller(make_settings(reader, identify(reader, CODEC_FOLDER), tokenizer), tokenizer, source)
 

@@ -14,13 +14,13 @@ import yaml
 from http_double import Asked, Reply, ids, said, serve
 from tiny import ROWS, SWITCHED_TEMPLATE, TEMPLATE, coldread, make_model, write_experiment, write_rows
 
-from eval.asked import Asked as Item
-from eval.compare import paired_cells, stated
+from eval.analysis.compare import paired_cells, stated
+from eval.analysis.exchanges import Asked as Item
+from eval.analysis.templates import chat_text, lacking
 from eval.records import Score
-from eval.templates import chat_text, lacking
 from offline.canonical import read_lines, read_record
-from offline.models import Pin, pin_text
-from offline.run_folder import RunFolder
+from offline.config.models import Pin, pin_text
+from offline.run.folder import RunFolder
 from readers.records import Request, Scheduled, Settings
 from readers.seal import read_seal
 

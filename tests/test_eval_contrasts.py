@@ -17,16 +17,16 @@ from msgspec import UNSET
 from rich.console import Console
 from tiny import GRAMMAR, ROWS, SWITCHED_TEMPLATE, coldread, make_model, write_experiment, write_rows
 
-from eval.contrast_grids import contrast_grid, flat, interaction_grid
-from eval.contrast_tables import contrast as print_contrast
-from eval.contrasts import Asked, contrasts, interactions
-from eval.outcomes import evidence_outcomes
+from eval.analysis.contrasts import Asked, contrasts, interactions
+from eval.analysis.evidence import evidence_outcomes
+from eval.analysis.scored import Scored, read_scored
+from eval.console.contrasts import contrast as print_contrast
 from eval.records import Score
-from eval.scored import Scored, read_scored
 from eval.statistics import bootstrap, holm, mcnemar
-from offline.analysis import Analysis, DeclaredContrast, DeclaredInteraction
+from eval.typeset.contrasts import contrast_grid, flat, interaction_grid
 from offline.canonical import read_lines
-from offline.run_folder import RunFolder
+from offline.config.analysis import Analysis, DeclaredContrast, DeclaredInteraction
+from offline.run.folder import RunFolder
 
 ANALYSIS = {
     "contrasts": [

@@ -16,16 +16,16 @@ from hypothesis import strategies as st
 from tiny import ROWS, coldread, write_experiment, write_rows
 from worlds import HEADING, PROMPT, history, question, settings
 
-from eval.coverage import Counts, Judge
+from eval.analysis.coverage import Counts, Judge
 from eval.labels import read_ledger
 from eval.metrics.normalise import normalise_answer
 from offline.freeze import freeze_memory
 from offline.memory import Memory
 from offline.records import Extraction, Relation, StatementExtraction, Triple
-from offline.run_folder import RunFolder
+from offline.run.folder import RunFolder
 from offline.views import find_view
 from readers.embedded import embedded_folder
-from readers.tokens import ChatTokenizer
+from readers.tokens.chat import ChatTokenizer
 
 Result = dict[str, Any]
 
@@ -166,7 +166,7 @@ def test_tokens_are_unknown_without_a_tokenizer_on_this_machine(
     def never(*arguments: object) -> None:
         raise AssertionError("the hub was asked")
 
-    monkeypatch.setattr("readers.pins.look_up", never)
+    monkeypatch.setattr("readers.models.pins.look_up", never)
     run = frozen(tmp_path, tiny_model, readers=readers)
     assert count(run)["views"]["cmc"]["sh"]["tokens"] is None
     assert "characters" in coldread("coverage", str(run)).stdout

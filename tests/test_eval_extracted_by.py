@@ -12,9 +12,9 @@ import msgspec
 import pytest
 from tiny import coldread
 
-from eval.extracted_by import extracted_by, extraction_words
+from eval.analysis.provenance import extracted_by, extraction_words
 from eval.records import AskedExtractor, ExtractedBy
-from offline.run_folder import RunFolder
+from offline.run.folder import RunFolder
 from readers.records import StageCounts
 
 GOLDEN = Path(__file__).parent / "golden"

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from tiny import GRAMMAR, ROWS, coldread, write_experiment, write_rows
 from worlds import experiment, history, question, settings
 
-from eval.extraction_downstream import CAUSES, downstream
-from eval.extraction_quality import (
+from eval.extraction.downstream import CAUSES, downstream
+from eval.extraction.quality import (
     ERRORS,
     OVERWRITTEN,
     Alignment,
@@ -31,11 +31,11 @@ from eval.extraction_quality import (
 )
 from eval.labels import read_ledger
 from extract.frontends import extract
-from offline.configuration import find_config, load_yaml
-from offline.experiment import GrammarForms, SyntheticData
+from offline.config.experiment import GrammarForms, SyntheticData
+from offline.config.yaml import find_config, load_yaml
 from offline.loaders import load
 from offline.records import Extraction, History, Question, Relation, StatementExtraction, Triple
-from offline.run_folder import RunFolder
+from offline.run.folder import RunFolder
 
 Result = dict[str, Any]
 # A statement's triples, or its status.

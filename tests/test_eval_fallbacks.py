@@ -12,9 +12,9 @@ from pathlib import Path
 from tiny import coldread, write_experiment, write_rows
 from worlds import show
 
-from eval.fallbacks import fallback_lines
+from eval.analysis.fallbacks import fallback_lines
 from eval.run import read_all
-from offline.run_folder import RunFolder
+from offline.run.folder import RunFolder
 
 WORDS = "a fallback on 1 of 5 questions, not the view's own choice: raw_history for 1"
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eval.grid import Grid, comma_separated, latex, markdown
+from eval.typeset.grid import Grid, comma_separated, latex, markdown
 
 SMALL = Grid(
     headings=("view", "sh %", "cost"),

@@ -7,11 +7,11 @@ from typing import Any
 
 from tiny import ROWS, coldread, frozen_run, their_reader, write_experiment, write_rows
 
-from eval.label_audit import Sensitivity, least_favourable, sensitivity, unresolved_line
+from eval.analysis.label_audit import Sensitivity, least_favourable, sensitivity, unresolved_line
 from eval.labels import read_ledger
 from eval.records import Score
 from offline.canonical import write_record
-from offline.run_folder import RunFolder, make_manifest, read_manifest
+from offline.run.folder import RunFolder, make_manifest, read_manifest
 
 Result = dict[str, Any]
 # The tokens of "Rome": each is its byte's place in the tiny vocabulary.

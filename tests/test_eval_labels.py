@@ -9,11 +9,11 @@ import pytest
 from tiny import ROWS, coldread, write_experiment, write_rows
 
 from eval.labels import LEDGER, open_labels, read_ledger, simulate
+from offline.config.experiment import SyntheticData
 from offline.errors import AlteredError
-from offline.experiment import SyntheticData
 from offline.loaders.synthetic import Event, Plan, World, draw_world
 from offline.records import History
-from offline.run_folder import RunFolder
+from offline.run.folder import RunFolder
 
 
 def loaded(folder: Path, model: Path, rows: list[dict[str, object]], code: int = 0) -> tuple[Path, str]:

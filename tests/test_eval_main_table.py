@@ -12,15 +12,15 @@ import msgspec
 import pytest
 from tiny import coldread, write_experiment, write_rows
 
-from eval.asked import Asked
-from eval.grid import markdown
-from eval.main_grids import flat, grids
-from eval.main_table import summarise
-from eval.published import published
+from eval.analysis.exchanges import Asked
+from eval.analysis.main_table import summarise
+from eval.analysis.published import published
 from eval.records import Score
-from eval.report import make_report
+from eval.report.page import make_report
+from eval.typeset.grid import markdown
+from eval.typeset.main_table import flat, grids
 from offline.records import Packet
-from offline.run_folder import RunFolder
+from offline.run.folder import RunFolder
 
 GOLDEN = Path(__file__).parent / "golden" / "format-1"
 
@@ -258,7 +258,7 @@ def test_published_rows_are_marked_in_every_form_and_claim_no_interval_or_cost()
 
 
 def test_published_rows_join_the_table_of_a_run_over_the_same_data(copied_run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("eval.main_table.kind_of", lambda data: "factconsolidation")
+    monkeypatch.setattr("eval.analysis.main_table.kind_of", lambda data: "factconsolidation")
     lines = table(copied_run, "--published").splitlines()
     assert sum("| published, " in line for line in lines) == len(published("factconsolidation").rows) == 21
     assert "published: substring match as reported in Contract Memory Compiler" in "".join(lines)

@@ -17,14 +17,14 @@ from test_eval_replay import add_file, edit_line
 from tiny import ANSWER, ROWS, SPEAKS, coldread, their_reader, write_experiment, write_rows
 from tiny_pipelines import PIPELINES, engine, make_served_run, serving_reader
 
-from eval import pipeline_tables
+from eval.console import pipelines as pipeline_tables
 from eval.metrics import find_metrics
 from eval.run import make_plan
 from eval.score import score_reader
-from extract.pipelines.stored import read_stored
+from extract.pipelines.results import read_stored
 from offline.canonical import file_digest, write_record
 from offline.errors import ConfigurationError, EngineError, StateError
-from offline.run_folder import RunFolder, make_manifest, read_manifest
+from offline.run.folder import RunFolder, make_manifest, read_manifest
 from readers.read import Commitment, read
 from readers.records import Seal
 from readers.seal import close

@@ -14,13 +14,13 @@ import pytest
 from tiny import coldread, make_model, write_experiment, write_rows
 from worlds import memory, question, real_golds
 
+from eval.analysis.populations import check_populations, contested, fits, keys_change, population_names, populations
 from eval.labels import read_labels
-from eval.populations import check_populations, contested, fits, keys_change, population_names, populations
-from offline.analysis import Analysis
+from offline.config.analysis import Analysis
+from offline.config.experiment import ResolvedExperiment
 from offline.errors import CommandError, ConfigurationError
-from offline.experiment import ResolvedExperiment
-from offline.run_folder import RunFolder
-from offline.steps import read_data
+from offline.run.folder import RunFolder
+from offline.run.steps import read_data
 
 NONE: Sequence[str] = ()
 EVERY = {"ada/0", "ada/1", "ada/2", "carl/0", "carl/1"}

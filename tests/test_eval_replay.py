@@ -13,13 +13,13 @@ import msgspec
 import pytest
 from tiny import coldread, write_experiment, write_rows
 
-from eval.audit import verify_run
 from eval.metrics import METRICS
 from eval.replay import replay
 from eval.score import score_run
+from eval.verify import verify_run
 from offline.canonical import digest_of, encode, file_digest, write_record
 from offline.errors import ColdreadError
-from offline.run_folder import Manifest, RunFolder, make_manifest, read_manifest
+from offline.run.folder import Manifest, RunFolder, make_manifest, read_manifest
 from readers.records import Seal
 from readers.seal import close
 

@@ -16,14 +16,14 @@ from hostile import HOSTILE, hostile_run
 from tiny import VIEWS, coldread, write_experiment, write_rows
 from tiny_pipelines import PIPELINES
 
-from eval.report import make_report
-from eval.report_data import chain, pack, statuses
-from eval.report_drawing import ticks
-from eval.report_labels import Place, place
-from eval.report_plots import by_number
+from eval.report.drawing import ticks
+from eval.report.figures import by_number
+from eval.report.islands import chain, pack, statuses
+from eval.report.label_placement import Place, place
+from eval.report.page import make_report
 from offline.memory import Memory
-from offline.run_folder import RunFolder
-from offline.steps import read_data, read_evidence, read_extraction, read_packets
+from offline.run.folder import RunFolder
+from offline.run.steps import read_data, read_evidence, read_extraction, read_packets
 
 GOLDEN = Path(__file__).parent / "golden" / "format-1"
 

@@ -13,11 +13,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from worlds import memory, question, real_file, real_golds
 
+from eval.analysis.label_screens import SCREENS, in_question, inside_word, superseded, void, walk
 from eval.metrics.normalise import normalise_answer
 from eval.metrics.subem import substring_exact_match
 from eval.metrics.subem_words import substring_words_match
 from eval.records import Finding, Link
-from eval.screens import SCREENS, in_question, inside_word, superseded, void, walk
 
 # Ada's spouse leads to Oslo and then to Rome.
 ADA = ("Ada is married to Bob.", "Bob leads to Oslo.", "Bob leads to Rome.")

@@ -10,10 +10,10 @@ import pytest
 from tiny import coldread, write_experiment, write_rows
 from worlds import real_file
 
-from eval.answer_file import Fields, read_answers
+from eval.analysis.prediction_file import Fields, read_answers
 from eval.labels import read_ledger
 from offline.errors import DataError
-from offline.run_folder import RunFolder
+from offline.run.folder import RunFolder
 
 # The tiny rows ask ada/0 Paris, ada/1 Seine (mh), ada/2 Rome, carl/0 Bergen, carl/1 No one at all.
 GIVEN = {"ada/0": "Answer: Paris", "ada/1": "the Rhine", "ada/2": "It is Rome.", "carl/0": "Oslo"}

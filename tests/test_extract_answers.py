@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from extract.answers import read_items, read_number, read_object, read_text
+from extract.json_answers import read_items, read_number, read_object, read_text
 from readers.records import FinishReason, Prediction
 
 NOT_JSON = "not the JSON that was asked for"

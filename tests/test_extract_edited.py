@@ -4,9 +4,9 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from extract.frontends.edited import check_edit, check_spellings, relations_of
+from extract.frontends.edited_catalogue import check_edit, check_spellings, relations_of
 from extract.frontends.records import CatalogueName
-from offline.asking import EditedCatalogue
+from offline.config.calls import EditedCatalogue
 from offline.errors import ConfigurationError
 
 DIGEST = "d" * 64

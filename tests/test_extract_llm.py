@@ -11,17 +11,17 @@ from msgspec.structs import replace
 from scripted import READER, answer, entry, records_of, scripted
 
 from extract.frontends import check_extraction
-from extract.frontends.batches import schema
 from extract.frontends.grammar import compile_forms, parse_statement
 from extract.frontends.llm import hybrid, llm
 from extract.frontends.records import Extracted
-from offline.asking import EditedCatalogue, ExtractionPrompt, Extractor
+from extract.frontends.statement_calls import schema
 from offline.canonical import encode
-from offline.configuration import find_config, load_yaml
+from offline.config.calls import EditedCatalogue, ExtractionPrompt, Extractor
+from offline.config.experiment import GrammarForms
+from offline.config.yaml import find_config, load_yaml
 from offline.errors import ConfigurationError
-from offline.experiment import GrammarForms
 from offline.records import Message, Triple
-from readers.served import CODEC_FOLDER, MessageBytes
+from readers.models.served import CODEC_FOLDER, MessageBytes
 
 PROMPT = load_yaml(find_config("prompts", "extract"), ExtractionPrompt)
 EXTRACTOR = Extractor(reader=READER, prompt=PROMPT, statements=4, wave=2, align=False, input_cap=100_000)
@@ -838,7 +838,7 @@ def test_without_a_review_a_disputed_form_reads_nothing():
 
 def test_induced_forms_read_the_synthetic_stream_as_its_grammar_does():
     """The model answers by the grammar; what forms read of the rest must be the grammar's reading too."""
-    from offline.experiment import SyntheticData
+    from offline.config.experiment import SyntheticData
     from offline.loaders.synthetic import draw_world
 
     forms = compile_forms(load_yaml(find_config("grammars", "synthetic"), GrammarForms))

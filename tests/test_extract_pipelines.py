@@ -12,16 +12,16 @@ from hypothesis import strategies as st
 from worlds import PROMPT, history, question, settings, show
 
 from extract.pipelines import find_pipeline
-from extract.pipelines.arms import Direct, Structured
 from extract.pipelines.candidates import NOT_IN_RECORD, NOT_SHOWN
+from extract.pipelines.compose import Direct, Structured
+from extract.pipelines.results import failed as has_failed
 from extract.pipelines.schedule import Assembled, run_pipelines
 from extract.pipelines.sh_conflict import Method
-from extract.pipelines.stored import failed as has_failed
 from offline.canonical import digest_of, encode
 from offline.errors import ConfigurationError
 from offline.records import History, Message, Statement
+from readers.models.served import decode_messages, encode_text
 from readers.records import Decoding, Output
-from readers.served import decode_messages, encode_text
 
 WORLD = history(
     "The capital of Italy is Turin.",
@@ -484,7 +484,7 @@ def test_one_question_at_a_time_makes_each_wave_of_one_question() -> None:
 THEIRS = """
 from extract.pipelines.records import Trace
 from offline.records import Message
-from readers.calls import Ask
+from readers.calls.caller import Ask
 from readers.records import Decoding
 
 def shout(case):

@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 
 from extract.pipelines.candidates import NOT_IN_RECORD, NOT_QUOTED, NOT_SHOWN, quotes, read_candidates, stands_in, usable
 from extract.pipelines.records import Candidate, CandidateList
-from offline.asking import CallPrompt, PipelinePrompt, PipelineSettings
 from offline.canonical import digest_of, encode
-from offline.normalise import entity_key
+from offline.config.calls import CallPrompt, PipelinePrompt, PipelineSettings
+from offline.entity_keys import entity_key
 from offline.records import Statement
 from offline.render import record_line
 from readers.records import Prediction

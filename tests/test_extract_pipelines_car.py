@@ -13,9 +13,9 @@ from worlds import history, question
 
 from extract.pipelines.car import read_plan
 from extract.pipelines.records import Hop, Trace
+from extract.pipelines.results import failed
 from extract.pipelines.schedule import run_pipelines
-from extract.pipelines.stored import failed
-from offline.experiment import ViewSettings
+from offline.config.experiment import ViewSettings
 from readers.records import Decoding, Output, Prediction
 
 # Ada moves from Rome to Paris, and the Seine gets a new mayor, as it were: each hop has an older value.

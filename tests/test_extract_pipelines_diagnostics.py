@@ -9,8 +9,8 @@ from worlds import history, question
 from extract.pipelines.diagnostics import agreement, by_digest, diagnose, is_contested, sampled
 from extract.pipelines.records import Diagnosis
 from extract.pipelines.schedule import Assembled, run_pipelines
-from offline.asking import PipelineSettings
-from readers.calls import Transcript
+from offline.config.calls import PipelineSettings
+from readers.calls.caller import Transcript
 from readers.records import Decoding, Output, StageCounts
 
 WORLD = history("Ada lives in Rome.", "Bob lives in Oslo.", "Ada lives in Paris.")

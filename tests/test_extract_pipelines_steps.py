@@ -14,7 +14,7 @@ from tiny import ROWS, coldread, write_experiment, write_rows
 from extract.pipelines.diagnostics import sampled
 from extract.pipelines.records import Trace
 from extract.pipelines.schedule import run_pipelines
-from extract.pipelines.steps import (
+from extract.pipelines.step import (
     pipelines_folder,
     pipelines_step,
     read_candidates,
@@ -23,16 +23,16 @@ from extract.pipelines.steps import (
     replay_pipelines,
     serve_pipelines,
 )
-from offline.asking import pipeline_reader
+from offline.config.calls import pipeline_reader
+from offline.config.experiment import ReaderPlan, ResolvedExperiment
 from offline.errors import ColdreadError, InputLinkError, OutputLinkError, StateError
-from offline.experiment import ReaderPlan, ResolvedExperiment
-from offline.run_folder import RunFolder, verify_folder
-from offline.steps import read_data
-from readers.calls import Caller, Prepared, read_transcript
-from readers.pins import identify
+from offline.run.folder import RunFolder, verify_folder
+from offline.run.steps import read_data
+from readers.calls.caller import Caller, Prepared, read_transcript
+from readers.models.pins import identify
 from readers.records import Output
 from readers.requests import make_settings
-from readers.tokens import ChatTokenizer
+from readers.tokens.chat import ChatTokenizer
 
 NAMES = ["direct", "direct_sampled", "sh_conflict", "sh_conflict_llm", "car"]
 ENVIRONMENT = ({"coldread": "0", "engine": "scripted"},)

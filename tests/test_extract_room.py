@@ -11,13 +11,13 @@ from msgspec.structs import replace
 from scripted import READER, answer, entry, records_of, scripted
 
 from extract.frontends.catalogue import Catalogue
+from extract.frontends.examples import excerpt, first_with_room
 from extract.frontends.llm import hybrid, llm
 from extract.frontends.records import Draft
-from extract.frontends.room import excerpt, first_with_room
-from offline.asking import ExtractionPrompt, Extractor
-from offline.configuration import find_config, load_yaml
+from offline.config.calls import ExtractionPrompt, Extractor
+from offline.config.yaml import find_config, load_yaml
 from offline.records import Message, Triple
-from readers.calls import Ask, Caller
+from readers.calls.caller import Ask, Caller
 from readers.records import Decoding
 
 PROMPT = load_yaml(find_config("prompts", "extract"), ExtractionPrompt)

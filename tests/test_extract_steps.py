@@ -12,13 +12,13 @@ import yaml
 from tiny import ROWS, coldread, make_model, write_experiment, write_rows
 from tiny_extraction import RULES, bytes_of, extractor, make_run, refuse_engine, statements
 
-from extract.steps import CALLS, read_drafts
+from extract.step import CALLS, read_drafts
 from offline.canonical import encode, read_record, write_record
-from offline.configuration import configs_folder
+from offline.config.yaml import configs_folder
 from offline.errors import AlteredError, ExtractionLinkError, InputLinkError, OutputLinkError
-from offline.run_folder import Manifest, RunFolder, files_below, make_manifest
-from readers.calls import read_transcript
-from readers.tokens import ChatTokenizer
+from offline.run.folder import Manifest, RunFolder, files_below, make_manifest
+from readers.calls.caller import read_transcript
+from readers.tokens.chat import ChatTokenizer
 
 
 @pytest.fixture

@@ -10,12 +10,10 @@ from hypothesis import strategies as st
 from msgspec import UNSET
 from worlds import experiment
 
-from offline.analysis import Analysis, DeclaredContrast, DeclaredInteraction
-from offline.asking import ExtractorUse, PipelineUse
 from offline.canonical import digest_of, encode
-from offline.configuration import configs_folder, dump_yaml, find_config, load_yaml, parse_yaml
-from offline.errors import ConfigurationError
-from offline.experiment import (
+from offline.config.analysis import Analysis, DeclaredContrast, DeclaredInteraction
+from offline.config.calls import ExtractorUse, PipelineUse
+from offline.config.experiment import (
     Experiment,
     FactConsolidationData,
     GrammarForms,
@@ -32,7 +30,9 @@ from offline.experiment import (
     ViewSettings,
     resolve,
 )
-from offline.models import Encoder, Pin, Reranker
+from offline.config.models import Encoder, Pin, Reranker
+from offline.config.yaml import configs_folder, dump_yaml, find_config, load_yaml, parse_yaml
+from offline.errors import ConfigurationError
 
 MINIMAL = """
 name: small

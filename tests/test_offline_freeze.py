@@ -14,8 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from worlds import PROMPT, extraction, history, question, settings
 
+from offline.config.experiment import ViewSettings
 from offline.errors import ConfigurationError, DataError
-from offline.experiment import ViewSettings
 from offline.freeze import Frozen, freeze, memories
 from offline.records import Evidence, Packet, Question, Statement
 
@@ -191,12 +191,12 @@ def test_any_history_freezes_within_its_budget_and_every_count_is_that_of_the_te
 RUN = """
 import sys
 from pathlib import Path
-from extract.steps import extract_step
+from extract.step import extract_step
 from offline.canonical import encode
-from offline.configuration import parse_yaml
-from offline.experiment import Experiment, resolve
-from offline.run_folder import RunFolder
-from offline.steps import freeze_step, load_step
+from offline.config.yaml import parse_yaml
+from offline.config.experiment import Experiment, resolve
+from offline.run.folder import RunFolder
+from offline.run.steps import freeze_step, load_step
 
 experiment = resolve(parse_yaml(Path("experiment.yaml").read_text(), Experiment, "experiment.yaml"), None, "experiment.yaml")
 run = RunFolder(Path("run"))

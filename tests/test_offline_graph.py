@@ -6,8 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from worlds import extraction, history, memory
 
+from offline.entity_keys import entity_key, entity_words
 from offline.graph import SubjectIndex, compile_graph
-from offline.normalise import entity_key, entity_words
 
 # Random worlds: few names, so that keys are overwritten, cycles close and subjects contain one another.
 NAMES = ["Ada", "Bo", "Ada Bo", "Bo Ada", "Cy", "New Ada Bo", "Di"]

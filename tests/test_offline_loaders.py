@@ -13,9 +13,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from offline.canonical import digest_of
-from offline.configuration import find_config, load_yaml
+from offline.config.experiment import FactConsolidationData, GrammarForms, PlainData, SyntheticData
+from offline.config.yaml import find_config, load_yaml
 from offline.errors import ConfigurationError, DataError, StorageError
-from offline.experiment import FactConsolidationData, GrammarForms, PlainData, SyntheticData
 from offline.loaders import Loaded, load
 from offline.loaders.factconsolidation import parse_context
 from offline.loaders.raw import RawSource
@@ -173,7 +173,7 @@ COMMIT = "0123456789abcdef0123456789abcdef01234567"
 READ_HUB = """
 import sys
 from offline.canonical import digest_of
-from offline.experiment import FactConsolidationData
+from offline.config.experiment import FactConsolidationData
 from offline.loaders import load
 from offline.loaders.raw import RawSource
 

@@ -21,9 +21,9 @@ from eval.labels import simulate, versions_labels
 from eval.metrics.subem import substring_exact_match
 from extract.frontends.grammar import compile_forms, parse_statement
 from offline.canonical import digest_of
-from offline.configuration import configs_folder, find_config, load_yaml
+from offline.config.experiment import Experiment, GrammarForms, PlainData, VersionsData
+from offline.config.yaml import configs_folder, find_config, load_yaml
 from offline.errors import ConfigurationError
-from offline.experiment import Experiment, GrammarForms, PlainData, VersionsData
 from offline.loaders import load
 from offline.loaders.raw import RawSource
 from offline.loaders.synthetic import Draw, World, draw_name, question_text

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from offline.normalise import entity_key, entity_words
+from offline.entity_keys import entity_key, entity_words
 
 
 @pytest.mark.parametrize(

@@ -6,14 +6,14 @@ import pytest
 from conftest import Install
 from worlds import experiment, memory, question, show
 
+from offline.config.experiment import PlainData, PluginData, RetrievalSettings
+from offline.config.models import Encoder, Pin
 from offline.errors import ConfigurationError
-from offline.experiment import PlainData, PluginData, RetrievalSettings
 from offline.loaders import Loaded, load
 from offline.loaders.raw import RawSource
-from offline.models import Encoder, Pin
 from offline.records import Question, Statement
 from offline.registry import Registry
-from offline.steps import model_work
+from offline.run.steps import model_work
 from offline.views import VIEWS, find_view
 
 OLDEST = """

@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from worlds import memory, vectors
 
+from offline.config.experiment import RetrievalSettings
 from offline.errors import AlteredError, ConfigurationError
-from offline.experiment import RetrievalSettings
 from offline.passages import Passage
 from offline.retrievers import best, find_retriever, needs_vectors, retriever_names
 from offline.retrievers.bm25 import BM25

@@ -14,12 +14,12 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from worlds import PROMPT, experiment
 
-from extract.steps import extract_step
-from offline.configuration import find_config, load_yaml
+from extract.step import extract_step
+from offline.config.experiment import GrammarForms, Prompt, ResolvedExperiment, SyntheticData
+from offline.config.yaml import find_config, load_yaml
 from offline.errors import AlteredError, StateError, StorageError
-from offline.experiment import GrammarForms, Prompt, ResolvedExperiment, SyntheticData
-from offline.run_folder import RunFolder, read_manifest, verify_folder
-from offline.steps import freeze_step, load_step, read_data, read_evidence, read_extraction, read_packets
+from offline.run.folder import RunFolder, read_manifest, verify_folder
+from offline.run.steps import freeze_step, load_step, read_data, read_evidence, read_extraction, read_packets
 
 EXPERIMENT = experiment()
 OTHER = experiment(views=("raw_history",))
@@ -290,7 +290,7 @@ def test_an_interrupted_writer_leaves_the_old_version_and_nothing_else(run: RunF
 KILLED = """
 import os, signal, sys
 from pathlib import Path
-from offline.run_folder import RunFolder
+from offline.run.folder import RunFolder
 
 def write(folder):
     (folder / "half.txt").write_text("half")

@@ -6,14 +6,14 @@ import numpy as np
 import pytest
 from worlds import experiment, settings
 
-from extract.steps import extract_step
+from extract.step import extract_step
 from offline.canonical import digest_of, encode, write_lines
+from offline.config.experiment import ResolvedExperiment, RetrievalSettings
+from offline.config.models import Encoder, Pin, Reranker
 from offline.errors import AlteredError, ConfigurationError, StateError
-from offline.experiment import ResolvedExperiment, RetrievalSettings
 from offline.loaders.raw import RawSource
-from offline.models import Encoder, Pin, Reranker
-from offline.run_folder import RunFolder
-from offline.steps import (
+from offline.run.folder import RunFolder
+from offline.run.steps import (
     configuration_of,
     freeze_step,
     load_step,

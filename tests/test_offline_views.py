@@ -12,9 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from worlds import PROMPT, memory, question, show
 
-from offline.configuration import find_config, load_yaml
+from offline.config.experiment import Prompt, ViewSettings
+from offline.config.yaml import find_config, load_yaml
 from offline.errors import ConfigurationError
-from offline.experiment import Prompt, ViewSettings
 from offline.freeze import Frozen, freeze, freeze_memory
 from offline.memory import Memory, Selection
 from offline.records import Evidence, Packet

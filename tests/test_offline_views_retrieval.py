@@ -5,8 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from worlds import drawn_retrieval, memory, show, vectors
 
+from offline.config.experiment import RetrievalSettings
 from offline.errors import ConfigurationError
-from offline.experiment import RetrievalSettings
 from offline.memory import Memory
 from offline.vectors import PairScores, Retrieval, Scores, text_digest
 from offline.views import find_view

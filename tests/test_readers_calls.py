@@ -16,14 +16,23 @@ from msgspec import UNSET
 from tiny import naive_greedy
 
 from offline.canonical import digest_of, encode, self_digest, write_record
+from offline.config.models import Pin, Reader
 from offline.errors import AlteredError, ConfigurationError, EngineError, InputLinkError, OutputLinkError, StorageError
-from offline.models import Pin, Reader
 from offline.records import Message
-from readers.calls import Ask, Caller, Prepared, Recorded, Transcript, check_transcript, read_transcript, write_transcript
-from readers.guard import Forbidden
-from readers.live import batches, live_caller
+from readers.calls.caller import (
+    Ask,
+    Caller,
+    Prepared,
+    Recorded,
+    Transcript,
+    check_transcript,
+    read_transcript,
+    write_transcript,
+)
+from readers.calls.engine_source import batches, live_caller
+from readers.process.guard import Forbidden
 from readers.records import Call, Decoding, JournalEntry, Prediction
-from readers.tokens import ChatTokenizer
+from readers.tokens.chat import ChatTokenizer
 
 GREEDY = Decoding(output_cap=6)
 # Notes the batch, and answers each input with a token that depends on its length.
@@ -87,7 +96,7 @@ def no_engine() -> Iterator[None]:
         raise AssertionError("an engine was started")
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("readers.pool.start_process", refuse)
+        patch.setattr("readers.process.pool.start_process", refuse)
         yield
 
 

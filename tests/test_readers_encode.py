@@ -21,16 +21,16 @@ from tiny_retrieval import make_encoder
 
 import coldread as command_line
 from offline.canonical import read_lines, read_record
+from offline.config.models import Encoder, Pin, Reranker
 from offline.errors import AlteredError, EngineError, ModelError, StateError, StorageError
-from offline.models import Encoder, Pin, Reranker
 from offline.records import Evidence, Packet
-from offline.run_folder import MANIFEST, make_manifest, read_manifest
+from offline.run.folder import MANIFEST, make_manifest, read_manifest
 from offline.vectors import PairScores, TextRow, read_vectors, text_digest
-from readers import encode as step
+from readers.encoders import encode as step
 from readers.encoders.embedding import EmbeddingModel
+from readers.encoders.journalled import in_slices
 from readers.encoders.reranking import RerankingModel
 from readers.records import Encoded, RerankedBy
-from readers.slices import in_slices
 
 VIEWS = ["cmc", "fact_dense", "fact_hybrid", "chunk_dense_rerank", "fact_dense_rerank_k2"]
 # Longer than a chunk may be, of 50 bytes.
@@ -421,7 +421,7 @@ def test_an_encoding_that_is_killed_goes_on_and_gives_the_bytes_of_an_undisturbe
         write_record(path, value)
 
     write_record = step.write_record
-    monkeypatch.setattr("readers.slices.write_record", count)
+    monkeypatch.setattr("readers.encoders.journalled.write_record", count)
     coldread("encode", str(runs["undisturbed"]))
     slices = {path.name for path in written if path.parent.name == step.JOURNAL}
     run, journal = runs["killed"], runs["killed"] / step.JOURNAL
@@ -495,8 +495,8 @@ def test_an_encoder_whose_process_is_killed_is_one_error_and_leaves_no_vectors(
 
 @pytest.mark.real_model
 def test_the_embedded_encoder_knows_a_paraphrase() -> None:
-    from offline.configuration import configs_folder, load_yaml
-    from readers.pins import locate
+    from offline.config.yaml import configs_folder, load_yaml
+    from readers.models.pins import locate
 
     encoder = load_yaml(configs_folder() / "encoders" / "minilm.yaml", Encoder)
     model = EmbeddingModel(encoder, str(locate(encoder)))

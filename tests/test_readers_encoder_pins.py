@@ -9,11 +9,11 @@ import pytest
 from fakehub import FakeHub, Repository, commit_of, files_of
 from tiny import coldread, start_coldread
 
-from offline.configuration import configs_folder, load_yaml
+from offline.config.models import Encoder, Pin, Reranker
+from offline.config.yaml import configs_folder, load_yaml
 from offline.errors import ConfigurationError, ModelError
-from offline.models import Encoder, Pin, Reranker
-from readers.pins import check_pin, identify
-from readers.reader_file import reader_that_names
+from readers.models.pins import check_pin, identify
+from readers.pin_file import reader_that_names
 
 COMMIT = commit_of("one")
 FILES = {

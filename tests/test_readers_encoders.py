@@ -15,13 +15,13 @@ from numpy.typing import NDArray
 from tiny import alive, children, coldread, write_experiment, write_rows
 from tiny_retrieval import CHAT_TEMPLATE, PAIR_TEMPLATE, make_causal_reranker, make_cross_encoder, make_encoder
 
-from offline.configuration import configs_folder, load_yaml
+from offline.config.models import Encoder, Pin, Reranker
+from offline.config.yaml import configs_folder, load_yaml
 from offline.errors import ConfigurationError, EngineError, ModelError
-from offline.models import Encoder, Pin, Reranker
 from readers.encoders.embedding import EmbeddingModel
 from readers.encoders.process import model_process
 from readers.encoders.reranking import RerankingModel
-from readers.pins import check_pin, fingerprint, identify, locate, patterns_of
+from readers.models.pins import check_pin, fingerprint, identify, locate, patterns_of
 
 TEXTS = ["Ada lives in Rome.", "yes", "Where does Ada live? " * 9, "Zoë wohnt in Köln 🏠", "no"]
 PAIRS = [("Where does Ada live?", "Ada lives in Rome."), ("Who?", "Nobody. " * 20), ("yes", "no"), ("Wo?", "In Köln.")]

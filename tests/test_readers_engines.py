@@ -16,14 +16,14 @@ from hypothesis import strategies as st
 from tiny import make_model, naive_greedy
 
 from offline.canonical import encode
+from offline.config.models import Pin, Reader
 from offline.errors import ConfigurationError, ModelError
-from offline.models import Pin, Reader
 from readers.engines import EngineStart, find_engine, seed_of
 from readers.engines.transformers import TransformersEngine, _first_of_ties, _sampled
-from readers.pins import fingerprint
+from readers.models.pins import fingerprint
 from readers.records import Decoding, Output
 from readers.requests import make_settings
-from readers.tokens import ChatTokenizer
+from readers.tokens.chat import ChatTokenizer
 
 PROMPTS = [
     [0, 3, 80, 81, 82, 1, 4],

@@ -14,14 +14,14 @@ import pytest
 from fakehub import FakeHub, Repository, commit_of, files_of
 from tiny import CLOCK_TEMPLATE, STUCK_TEMPLATE, TEMPLATE, coldread, make_model, start_coldread
 
-from offline.configuration import load_yaml, parse_yaml
+from offline.config.models import Pin, Reader
+from offline.config.yaml import load_yaml, parse_yaml
 from offline.errors import ModelError
-from offline.models import Pin, Reader
 from offline.records import Message
 from readers.describe import describe
-from readers.hub import licence_of
-from readers.pins import fingerprint
-from readers.tokens import ChatTokenizer
+from readers.models.hub import licence_of
+from readers.models.pins import fingerprint
+from readers.tokens.chat import ChatTokenizer
 
 OLD, NEW = commit_of("old"), commit_of("new")
 CHAT = [Message(role="user", content="hi")]
@@ -72,10 +72,10 @@ def pin(world: World, home: Path, *arguments: str, code: int = 0) -> dict[str, A
 SCRIPT = """
 import json, sys
 from offline.errors import ColdreadError
-from offline.models import Pin, Reader
+from offline.config.models import Pin, Reader
 from offline.records import Message
-from readers.pins import identify, locate
-from readers.tokens import ChatTokenizer
+from readers.models.pins import identify, locate
+from readers.tokens.chat import ChatTokenizer
 reader = Reader(name="r", engine="transformers", model=Pin(repository=sys.argv[1], revision=sys.argv[2]))
 try:
     folder = locate(reader)

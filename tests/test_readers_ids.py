@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from offline.errors import AlteredError
-from readers.ids import INPUTS, packed, read_ids, write_ids
 from readers.records import Request
+from readers.tokens.id_arrays import INPUTS, packed, read_ids, write_ids
 
 INDEX = "requests.jsonl"
 

@@ -9,13 +9,13 @@ import msgspec
 import pytest
 from http_double import Asked, Double, Reply, ids, said, serve
 
+from offline.config.models import Pin, Reader
 from offline.errors import EngineError
-from offline.models import Pin, Reader
 from offline.records import Message
-from readers.calls import Ask
-from readers.guard import Forbidden
-from readers.live import Live, live_caller
-from readers.pins import locate
+from readers.calls.caller import Ask
+from readers.calls.engine_source import Live, live_caller
+from readers.models.pins import locate
+from readers.process.guard import Forbidden
 from readers.records import Decoding
 
 KEY = "sk-double-0123456789"

@@ -9,8 +9,8 @@ from http_double import Reply, ids, later, said, serve
 from openai_engines import BYTES, KEY, chat_engine, id_engine, question, text
 
 from offline.canonical import encode
+from offline.config.models import Pin, Reader
 from offline.errors import ConfigurationError, EngineError
-from offline.models import Pin, Reader
 from readers.engines import check_engine
 from readers.records import Decoding
 

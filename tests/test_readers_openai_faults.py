@@ -10,8 +10,8 @@ import pytest
 from http_double import Asked, Reply, later, said, serve
 from openai_engines import BYTES, KEY, chat_engine, question, text
 
+from offline.config.models import Pin, Reader
 from offline.errors import ConfigurationError, EngineError
-from offline.models import Pin, Reader
 from readers.engines import check_engine
 
 

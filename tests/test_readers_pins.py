@@ -5,10 +5,10 @@ from pathlib import Path
 import pytest
 from tiny import coldread, write_experiment, write_rows
 
-from offline.configuration import configs_folder, load_yaml
+from offline.config.models import Pin, Reader
+from offline.config.yaml import configs_folder, load_yaml
 from offline.errors import ConfigurationError, ModelError
-from offline.models import Pin, Reader
-from readers.pins import check_pin, fingerprint, identify, is_model_file, locate
+from readers.models.pins import check_pin, fingerprint, identify, is_model_file, locate
 
 COMMIT = "851bf6e806efd8d0a36b00ddf55e13ccb7b8cd0a"
 

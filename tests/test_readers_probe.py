@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from tiny import ANSWER, coldread, frozen_run, their_reader
 
 from offline.canonical import digest_of, read_lines, read_record, write_lines, write_record
-from offline.run_folder import make_manifest
+from offline.run.folder import make_manifest
+from readers.certificate import certify, first_difference, foreign_probe
 from readers.journal import Journal
-from readers.probe import certify, first_difference, foreign_probe
 from readers.records import JournalEntry, Output, Prediction, Probe, Seal
 from readers.requests import batches_of, read_requests
 from readers.seal import close

@@ -13,9 +13,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tiny import ANSWER, alive, coldread, frozen_run, their_reader, write_experiment, write_rows
 
+from offline.config.models import Pin, Reader
 from offline.errors import ConfigurationError, EngineError
-from offline.models import Pin, Reader
-from readers.process import Process, _devices
+from readers.process.parent import Process, _devices
 from readers.records import Model, Request, Settings
 from readers.requests import Requests, batches_of
 

@@ -14,14 +14,14 @@ from tiny import ANSWER, ROWS, coldread, frozen_run, start_coldread, their_reade
 
 from eval.run import read_all
 from offline.canonical import digest_of, encode, read_lines
+from offline.config.models import Pin, Reader
 from offline.errors import AlteredError, InputLinkError
-from offline.models import Pin, Reader
-from offline.run_folder import RunFolder
+from offline.run.folder import RunFolder
 from readers.journal import Journal
-from readers.pins import fingerprint
+from readers.models.pins import fingerprint
 from readers.records import JournalEntry, Output, Prediction, Scheduled
 from readers.requests import check_settings, make_settings
-from readers.tokens import ChatTokenizer
+from readers.tokens.chat import ChatTokenizer
 
 READS = Path("reads") / "tiny"
 
@@ -292,7 +292,7 @@ def test_a_reader_process_is_started_with_no_path_of_the_run(
     plugin(body)
     run = frozen_run(tmp_path, tiny_model, readers=their_reader(tiny_model, tmp_path))
     coldread("read", str(run))
-    assert "readers.worker" in note.read_text()
+    assert "readers.process.worker" in note.read_text()
     assert str(run) not in note.read_text()
     assert "rows.jsonl" not in note.read_text()
 

@@ -5,10 +5,10 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from offline.configuration import load_yaml, parse_yaml
+from offline.config.models import Pin, Reader
+from offline.config.yaml import load_yaml, parse_yaml
 from offline.errors import ConfigurationError
-from offline.models import Pin, Reader
-from readers.reader_file import reader_that_names, write_pin
+from readers.pin_file import reader_that_names, write_pin
 
 COMMIT, SHA = "8" * 39 + "f", "9" * 63 + "f"
 PIN = Pin(repository="lab/tiny", revision=COMMIT, fingerprint=SHA)

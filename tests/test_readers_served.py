@@ -8,13 +8,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from openai_engines import BYTES, chat_engine, text
 
+from offline.config.models import Pin, Reader
 from offline.errors import AlteredError, ConfigurationError
-from offline.models import Pin, Reader
 from offline.records import Message
 from readers.engines import check_engine
-from readers.pins import check_pin, identify
+from readers.models.pins import check_pin, identify
+from readers.models.served import CODEC_FOLDER, MessageBytes, decode_messages, encode_text
 from readers.records import Model
-from readers.served import CODEC_FOLDER, MessageBytes, decode_messages, encode_text
 
 
 @given(st.text(alphabet=st.characters(exclude_categories=["Cs"])), st.text(alphabet=st.characters(exclude_categories=["Cs"])))

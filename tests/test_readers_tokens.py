@@ -18,13 +18,13 @@ from tiny import (
 )
 
 from offline.canonical import digest
+from offline.config.experiment import Prompt
+from offline.config.models import Pin, Reader
 from offline.errors import ConfigurationError, ModelError
-from offline.experiment import Prompt
-from offline.models import Pin, Reader
 from offline.records import Evidence, Message, Packet, Question
-from readers.pins import fingerprint
+from readers.models.pins import fingerprint
 from readers.requests import make_requests, make_settings, read_requests, write_requests
-from readers.tokens import ChatTokenizer, messages
+from readers.tokens.chat import ChatTokenizer, messages
 
 PROMPT = Prompt(name="p", system="Be brief.", user="{evidence}\n\nQ: {question}", heading="Records:", no_evidence="None.")
 

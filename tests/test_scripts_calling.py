@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from calling import compare_decodings, compare_widths, make_extractor, make_work, running
 
-from offline.models import Pin, Reader
+from offline.config.models import Pin, Reader
 
 # Held to the schema of extraction, the engine answers for the first record alone. Else it plans two hops and lists nothing.
 _PLAN = '{"hops": ["Who is A?", "Who is B?"]}'

@@ -17,18 +17,18 @@ import pytest
 from tiny import coldread, make_model, start_coldread, write_experiment, write_rows
 
 from offline.canonical import encode, read_lines
+from offline.config.models import Pin, Reader
 from offline.errors import ConfigurationError
-from offline.models import Pin, Reader
 from offline.records import Message
 from readers.engines import EngineStart
-from readers.guard import Forbidden
-from readers.pins import identify
-from readers.pool import Engines
-from readers.process import Process
+from readers.models.pins import identify
+from readers.models.served import Tokenizer
+from readers.process.guard import Forbidden
+from readers.process.parent import Process
+from readers.process.pool import Engines
 from readers.records import Decoding, Output, Prediction, Request
 from readers.requests import make_settings
-from readers.served import Tokenizer
-from readers.tokens import ChatTokenizer
+from readers.tokens.chat import ChatTokenizer
 
 pytestmark = pytest.mark.vllm
 
@@ -176,7 +176,7 @@ def test_a_killed_engine_resumes_to_the_predictions_of_an_undisturbed_run(tmp_pa
 def _engine_of(parent: int) -> int:
     """The reader process that a coldread process started."""
     children = Path(f"/proc/{parent}/task/{parent}/children").read_text().split()
-    return next(int(pid) for pid in children if "readers.worker" in Path(f"/proc/{pid}/cmdline").read_text())
+    return next(int(pid) for pid in children if "readers.process.worker" in Path(f"/proc/{pid}/cmdline").read_text())
 
 
 @pytest.mark.parametrize(

@@ -20,17 +20,17 @@ import yaml
 from tiny import coldread, start_coldread
 
 from offline.canonical import encode, read_lines
-from offline.models import Pin, Reader
+from offline.config.models import Pin, Reader
 from offline.records import Message
 from readers.embedded import embedded_folder
 from readers.engines import EngineStart
 from readers.engines.openai import OpenAIEngine
 from readers.journal import Journal
-from readers.pins import identify, locate
+from readers.models.pins import identify, locate
+from readers.models.served import Tokenizer
 from readers.records import Decoding, Prediction, Scheduled
 from readers.requests import make_settings
-from readers.served import Tokenizer
-from readers.tokens import ChatTokenizer
+from readers.tokens.chat import ChatTokenizer
 
 pytestmark = pytest.mark.vllm
 

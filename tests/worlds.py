@@ -13,7 +13,7 @@ import numpy as np
 
 from eval.labels import factconsolidation_labels
 from extract.frontends import extract
-from offline.experiment import (
+from offline.config.experiment import (
     REGIMES,
     FactConsolidationData,
     Frontend,

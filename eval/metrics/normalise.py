@@ -1,7 +1,7 @@
 """The scorer's normalisation and answer parsing, as MemoryAgentBench released them (spec §3, §8).
 
 Reproduced exactly, oddities included, so that scores stay comparable. Entity keys have another one
-(offline/normalise.py); the two are never mixed.
+(offline/entity_keys.py); the two are never mixed.
 """
 
 import re

@@ -9,12 +9,12 @@ from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 from extract.frontends.records import Extracted
-from offline.asking import Extractor
+from offline.config.calls import Extractor
+from offline.config.experiment import ResolvedExperiment
 from offline.errors import ConfigurationError, DataError
-from offline.experiment import ResolvedExperiment
 from offline.records import Extraction, History
 from offline.registry import Registry
-from readers.calls import Caller
+from readers.calls.caller import Caller
 
 FRONTENDS: Registry[Callable[..., Any]] = Registry("frontend", "coldread.frontends")
 

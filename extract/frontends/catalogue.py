@@ -13,13 +13,13 @@ from typing import TypeVar
 
 import numpy as np
 
-from extract.answers import read_number
-from extract.frontends.batches import json_line, quarter
+from extract.frontends.examples import WIDTHS, excerpt, first_with_room
 from extract.frontends.records import CatalogueName, Draft, Example
-from extract.frontends.room import WIDTHS, excerpt, first_with_room
-from offline.asking import Extractor
+from extract.frontends.statement_calls import json_line, quarter
+from extract.json_answers import read_number
+from offline.config.calls import Extractor
 from offline.retrievers.bm25 import BM25, unicode_tokens
-from readers.calls import Ask, Caller, chat
+from readers.calls.caller import Ask, Caller, chat
 from readers.records import Decoding, Prediction
 
 # Examples of a name that are kept, and known names that a new one is compared with, by an example each: what a comparison

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from typing import Literal
 
 from extract.frontends import FRONTENDS
+from offline.config.experiment import GrammarForms, ResolvedExperiment
+from offline.entity_keys import entity_key
 from offline.errors import ConfigurationError
-from offline.experiment import GrammarForms, ResolvedExperiment
-from offline.normalise import entity_key
 from offline.records import Extraction, Relation, StatementExtraction, Triple
 from offline.render import one_line
 

@@ -14,15 +14,15 @@ from typing import Literal
 from msgspec.structs import replace
 
 from extract.frontends import FRONTENDS, asks_model
-from extract.frontends.batches import answer_skeleton, ask, check_caps, quarter, read_answer
 from extract.frontends.catalogue import Catalogue
-from extract.frontends.edited import relations_of
-from extract.frontends.guards import two_values
-from extract.frontends.induction import Forms
+from extract.frontends.checks import two_values
+from extract.frontends.edited_catalogue import relations_of
+from extract.frontends.forms import Forms
 from extract.frontends.records import Draft, Extracted
-from offline.asking import EditedCatalogue, Extractor
+from extract.frontends.statement_calls import answer_skeleton, ask, check_caps, quarter, read_answer
+from offline.config.calls import EditedCatalogue, Extractor
 from offline.records import Extraction, Relation, StatementExtraction, Triple
-from readers.calls import Ask, Caller
+from readers.calls.caller import Ask, Caller
 
 
 @FRONTENDS.register("llm")

@@ -2,7 +2,7 @@
 
 A pipeline is a generator: it yields one call at a time, is sent what the model said, and returns its `Trace`. So its code
 reads as if it asked and waited, and a scheduler (schedule.py) can still ask for all questions at once. The names of ours are
-composed (arms.py); `coldread.pipelines` is the entry point group of others.
+composed (compose.py); `coldread.pipelines` is the entry point group of others.
 """
 
 from bisect import bisect_left
@@ -11,15 +11,15 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from extract.pipelines.records import CandidateList, Trace
-from offline.asking import PipelineSettings
 from offline.canonical import digest_of
+from offline.config.calls import PipelineSettings
+from offline.config.experiment import Prompt
 from offline.errors import ConfigurationError
-from offline.experiment import Prompt
 from offline.memory import Records
 from offline.records import Question
 from offline.registry import Registry
 from offline.render import Rendered, render
-from readers.calls import Ask
+from readers.calls.caller import Ask
 from readers.records import Prediction
 
 T = TypeVar("T")
@@ -88,7 +88,7 @@ PIPELINES: Registry[Pipeline] = Registry(
 
 def find_pipeline(name: str) -> Pipeline:
     """The pipeline called `name`; ConfigurationError if there is none."""
-    from extract.pipelines.arms import parse
+    from extract.pipelines.compose import parse
 
     composed = parse(name)
     if composed is None:

@@ -7,15 +7,15 @@ from typing import Any
 
 from msgspec import UNSET
 
-from extract.answers import TRAILING, read_items
+from extract.json_answers import TRAILING, read_items
 from extract.pipelines import Case, Steps
 from extract.pipelines.records import Candidate, CandidateList
-from offline.asking import PipelineSettings
 from offline.canonical import encode
-from offline.normalise import entity_key
+from offline.config.calls import PipelineSettings
+from offline.entity_keys import entity_key
 from offline.records import Statement
 from offline.render import one_line
-from readers.calls import Ask, chat
+from readers.calls.caller import Ask, chat
 from readers.records import Decoding, Prediction
 
 # The names are in alphabetical order: so canonical JSON keeps them, and a model that is held to the schema writes them.

@@ -10,13 +10,13 @@ from dataclasses import dataclass
 
 from msgspec import UNSET, UnsetType
 
-from extract.answers import TRAILING, read_items
+from extract.json_answers import TRAILING, read_items
 from extract.pipelines import Case, Steps
 from extract.pipelines.candidates import text_of
 from extract.pipelines.records import Hop
 from extract.pipelines.sh_conflict import Found, Method, sh_conflict
 from offline.canonical import encode
-from readers.calls import Ask, chat
+from readers.calls.caller import Ask, chat
 from readers.records import Decoding, Prediction
 
 SCHEMA = encode(

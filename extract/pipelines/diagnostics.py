@@ -12,9 +12,9 @@ from msgspec import UNSET
 from extract.pipelines.candidates import usable, usable_positions
 from extract.pipelines.car import PLANNING, read_plan
 from extract.pipelines.records import CandidateList, Diagnosis, Trace, lists_of
-from offline.asking import PipelineSettings
 from offline.canonical import digest_of
-from readers.calls import Transcript
+from offline.config.calls import PipelineSettings
+from readers.calls.caller import Transcript
 
 Lists = Mapping[str, CandidateList]
 

@@ -12,13 +12,13 @@ from msgspec import UNSET
 
 from extract.pipelines import Case, Pipeline, Steps, find_pipeline
 from extract.pipelines.records import CandidateList, Trace, lists_of
-from offline.asking import PipelineSettings
-from offline.configuration import check
+from offline.config.calls import PipelineSettings
+from offline.config.experiment import ResolvedExperiment
+from offline.config.yaml import check
 from offline.errors import ColdreadError, ConfigurationError
-from offline.experiment import ResolvedExperiment
 from offline.memory import Records
 from offline.records import History, Question
-from readers.calls import Ask, Caller
+from readers.calls.caller import Ask, Caller
 from readers.records import Prediction
 
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from msgspec import UNSET, UnsetType
 
-from extract.answers import TRAILING, is_structured, read_object, read_text
+from extract.json_answers import TRAILING, is_structured, read_object, read_text
 from extract.pipelines import Case, Steps
 from extract.pipelines.candidates import extraction, position_of, text_of, usable
 from extract.pipelines.policies import Choice, find_policy
@@ -13,7 +13,7 @@ from extract.pipelines.records import Candidate, CandidateList
 from offline.canonical import encode
 from offline.records import Statement
 from offline.render import record_line
-from readers.calls import Ask, chat
+from readers.calls.caller import Ask, chat
 from readers.records import Decoding, Prediction
 
 # In the place of a policy's name: the model chooses.

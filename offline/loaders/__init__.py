@@ -8,8 +8,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from offline.config.experiment import Data, PluginData
 from offline.errors import ConfigurationError, DataError
-from offline.experiment import Data, PluginData
 from offline.loaders.raw import RawSource
 from offline.records import History, Question
 from offline.registry import Registry

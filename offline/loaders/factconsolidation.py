@@ -11,8 +11,8 @@ from dataclasses import dataclass
 import msgspec
 
 from offline.canonical import digest
+from offline.config.experiment import FactConsolidationData
 from offline.errors import DataError
-from offline.experiment import FactConsolidationData
 from offline.loaders import LOADERS, Loaded
 from offline.loaders.raw import Columns, RawRow, RawSource
 from offline.records import History, HopClass, Question, Statement

@@ -12,8 +12,8 @@ from typing import Annotated
 
 import msgspec
 
+from offline.config.experiment import PlainData
 from offline.errors import DataError
-from offline.experiment import PlainData
 from offline.loaders import LOADERS, Loaded
 from offline.loaders.raw import RawSource
 from offline.records import History, HopClass, Question, Statement

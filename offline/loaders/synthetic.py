@@ -9,9 +9,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
-from offline.configuration import find_config, load_yaml
+from offline.config.experiment import GrammarForms, SyntheticData
+from offline.config.yaml import find_config, load_yaml
 from offline.errors import ConfigurationError
-from offline.experiment import GrammarForms, SyntheticData
 from offline.loaders import LOADERS, Loaded
 from offline.loaders.raw import RawSource
 from offline.records import History, HopClass, Question, Statement

@@ -9,8 +9,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from offline.configuration import check, find_config, load_yaml
-from offline.experiment import GrammarForms, VersionsData
+from offline.config.experiment import GrammarForms, VersionsData
+from offline.config.yaml import check, find_config, load_yaml
 from offline.loaders import LOADERS, Loaded
 from offline.loaders.raw import RawSource
 from offline.loaders.synthetic import RELATIONS, Draw, Event, Plan, Relation, World, as_loaded, draw_name, sentence

@@ -10,8 +10,8 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from offline.config.experiment import ViewSettings
 from offline.errors import ColdreadError, ConfigurationError
-from offline.experiment import ViewSettings
 from offline.passages import Passage
 from offline.registry import Registry
 from offline.vectors import Retrieval

@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
-from offline.experiment import RetrievalSettings, ViewSettings
+from offline.config.experiment import RetrievalSettings, ViewSettings
 from offline.memory import Memory, Selection
 from offline.passages import Passage
 from offline.records import Question

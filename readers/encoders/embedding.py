@@ -10,12 +10,12 @@ import numpy as np
 from msgspec import UNSET
 from numpy.typing import NDArray
 
+from offline.config.models import Encoder
 from offline.errors import ConfigurationError, ModelError
-from offline.models import Encoder
 from offline.vectors import Role
-from readers.devices import torch_device
 from readers.encoders.loading import environment, libraries, loading, options
-from readers.pins import is_model_file, patterns_of
+from readers.engines.device import torch_device
+from readers.models.pins import is_model_file, patterns_of
 
 
 class EmbeddingModel:

@@ -5,7 +5,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from offline.errors import ColdreadError, ConfigurationError, ModelError
-from readers.devices import device_name
+from readers.engines.device import device_name
 
 
 def libraries(whose: str) -> tuple[Any, Any]:

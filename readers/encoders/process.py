@@ -11,7 +11,7 @@ from types import ModuleType
 from typing import Any
 
 from offline.errors import ColdreadError, EngineError
-from readers.worker import cure, die_with_parent
+from readers.process.worker import cure, die_with_parent
 
 # call(method, *arguments): calls a method of the model in its process.
 Call = Callable[..., Any]

@@ -12,10 +12,10 @@ import numpy as np
 from msgspec import UNSET
 from numpy.typing import NDArray
 
+from offline.config.models import Reranker
 from offline.errors import ModelError
-from offline.models import Reranker
-from readers.devices import torch_device
 from readers.encoders.loading import environment, libraries, loading, options
+from readers.engines.device import torch_device
 
 
 class RerankingModel:

@@ -1,7 +1,7 @@
 """Engines: token ids in, token ids out. Text stays outside.
 
 An engine is made by a factory `(EngineStart) -> Engine`, registered by name; `coldread.engines` is the entry point
-group. Heavy libraries are imported inside the factory. An engine runs in a process of its own (readers/worker.py).
+group. Heavy libraries are imported inside the factory. An engine runs in a process of its own (readers/process/worker.py).
 """
 
 from collections.abc import Callable, Sequence
@@ -10,8 +10,8 @@ from typing import Protocol, TypeVar
 import msgspec
 
 from offline.canonical import Record, digest_of
+from offline.config.models import Reader
 from offline.errors import ConfigurationError
-from offline.models import Reader
 from offline.registry import Registry
 from readers.records import Decoding, Output, Settings
 
@@ -38,9 +38,9 @@ class Engine(Protocol):
     ids. The determinism certificate uses both where they are.
 
     An engine that asks a server may offer `served_by() -> dict[str, str] | None`: what tells the server's process, and the
-    model in it, from every other; None if the server does not say. Only with it are answers used again (readers/live.py).
+    model in it, from every other; None if the server does not say. Only with it are answers used again (calls/).
 
-    An engine that can serve the calls of algorithms (readers/calls.py) offers `complete(batch, decoding) -> list[Output]`: one
+    An engine that can serve the calls of algorithms (calls/caller.py) offers `complete(batch, decoding) -> list[Output]`: one
     output for each input, in order, decoded as a `Decoding` says, which may hold it to a JSON Schema. Where it samples, each
     input does so with the seed that `seed_of` gives.
     """

@@ -2,7 +2,7 @@
 
 A reader with a tokenizer sends token ids to /completions and gets token ids back, which takes vLLM's extensions. A reader
 whose model is only `served` sends chat messages to /chat/completions; what it froze are the bytes of those messages
-(readers/served.py). Either way all that makes an answer greedy is said in every request, whatever the server's defaults.
+(readers/models/served.py). Either way all that makes an answer greedy is said in every request, whatever the server's defaults.
 """
 
 import json
@@ -19,8 +19,8 @@ from offline.errors import ConfigurationError, EngineError
 from readers.engines import ENGINES, OPTIONS, REMOTE, EngineStart, check_remote, engine_options, seed_of
 from readers.engines.openai_answers import Answer, Listed, Models, Version, text_output, token_output
 from readers.engines.openai_server import RESET, SAID, RefusedError, Server, check_url
+from readers.models.served import decode_messages
 from readers.records import Decoding, Output
-from readers.served import decode_messages
 
 # The key of vLLM's answers that names a token by its id.
 _TOKEN_ID = "token_id:"

@@ -5,8 +5,8 @@ from typing import Any, Literal
 import msgspec
 
 from offline.errors import EngineError
+from readers.models.served import encode_text
 from readers.records import Output, Settings
-from readers.served import encode_text
 
 
 class Usage(msgspec.Struct):

@@ -1,7 +1,7 @@
 """The recorded engine: plays a sealed run back. No model, no GPU; also the test double of every other engine.
 
 Options: `run`, the folder of a sealed run, and `reader`, whose predictions to play (its only one, if left out); `calls`, the
-folder of a transcript (readers/calls.py), for an algorithm that asks. An input that the record does not hold ends as a failed
+folder of a transcript (calls/caller.py), for an algorithm that asks. An input that the record does not hold ends as a failed
 generation, never as a guess.
 """
 
@@ -10,8 +10,8 @@ from pathlib import Path
 
 from offline.canonical import Record, digest_of, file_digest
 from offline.errors import ConfigurationError, StateError
-from offline.run_folder import RunFolder
-from readers.calls import ANSWERS, read_transcript
+from offline.run.folder import RunFolder
+from readers.calls.caller import ANSWERS, read_transcript
 from readers.engines import ENGINES, OPTIONS, EngineStart, engine_options
 from readers.records import Decoding, Output, Prediction
 from readers.requests import read_requests

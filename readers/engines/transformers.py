@@ -13,10 +13,10 @@ from typing import Any
 
 from offline.canonical import Record
 from offline.errors import ConfigurationError, ModelError
-from readers.devices import device_name, torch_device
 from readers.engines import ENGINES, LOCAL, OPTIONS, EngineStart, engine_options, schema_error, seed_of
+from readers.engines.device import device_name, torch_device
 from readers.records import Decoding, Output, Settings
-from readers.tokens import load_tokenizer
+from readers.tokens.chat import load_tokenizer
 
 
 class TransformersOptions(Record, frozen=True):

@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any, Literal
 
 from offline.canonical import Record
+from offline.config.models import Reader
 from offline.errors import ConfigurationError, EngineError, ModelError
-from offline.models import Reader
 from readers.engines import ENGINES, LOCAL, OPTIONS, EngineStart, engine_options, schema_error, seed_of
 from readers.records import Decoding, Output
 

@@ -1,0 +1,1 @@
+"""What a scored run says: an opened run in, records out. Nothing here prints."""

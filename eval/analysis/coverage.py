@@ -1,0 +1,220 @@
+"""Coverage: what the evidence that a view shows holds, before any model reads it.
+
+The first questions to ask of a view: is a gold answer there, and are the records there that cmc would show? `Counts` says
+exactly what is counted.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cache, lru_cache, reduce
+from operator import add, attrgetter
+from typing import Any
+
+import msgspec
+from msgspec import UNSET
+
+from eval.metrics.normalise import normalise_answer
+from offline.config.experiment import ResolvedExperiment, RetrievalSettings
+from offline.errors import ConfigurationError, ModelError
+from offline.freeze import freeze_memory
+from offline.memory import Memory
+from offline.records import Evidence, Extraction, Packet, Question
+from offline.run.folder import RunFolder
+from offline.run.steps import compiled, read_data, read_evidence, read_extraction, read_packets, read_retrieval
+from offline.views import find_view
+from offline.views.retrieval import RetrievalView
+from readers.models.pins import locate
+from readers.tokens.chat import ChatTokenizer
+
+# Whole texts that are remembered, at least one for each view of a question: some views show every question the same.
+_TEXTS = 64
+
+# A packet with what it is about and what it shows.
+Shown = tuple[Question, Packet, Evidence]
+
+
+class Counts(msgspec.Struct, frozen=True):
+    """What the evidence of one view holds, summed over questions.
+
+    gold_in_evidence: questions of which a normalised gold is a substring of the normalised evidence text.
+    gold_as_value: of which one equals the object of a shown edge, which chance does not hit.
+    records, characters: of the evidence.
+    cmc_keys: the records that cmc is about, whatever a budget then cuts: the current ones of the keys that the question's
+        anchors reach. A record that states two of these keys counts once.
+    cmc_keys_shown: those of them that are in this evidence.
+    complete: questions of which all of them are. One that reaches no key is not complete: it asks for what cmc cannot show.
+    tokens: of the evidence's lines, each counted with its line break, by the tokenizer of the first reader; None if that is not
+        to be had. The whole text has as many under the usual tokenizers, which end a word at a line break, unless a record
+        ends in blanks.
+    truncated, fallbacks: packets that the budget cut, and those that show something else because nothing was chosen.
+    """
+
+    questions: int
+    gold_in_evidence: int
+    gold_as_value: int
+    records: int
+    characters: int
+    cmc_keys: int
+    cmc_keys_shown: int
+    complete: int
+    tokens: int | None
+    truncated: int
+    fallbacks: int
+
+    def __add__(self, other: "Counts") -> "Counts":
+        return Counts(*map(_plus, msgspec.structs.astuple(self), msgspec.structs.astuple(other)))
+
+
+def _plus(a: Any, b: Any) -> Any:
+    return None if a is None or b is None else a + b
+
+
+@dataclass(frozen=True)
+class Judged:
+    """The counts of one packet, and what they are grouped by."""
+
+    view: str
+    question: Question
+    length: str
+    counts: Counts
+
+
+class Judge:
+    """Counts what packets hold. Evidence repeats its records and itself, so what was asked of a line or text is remembered.
+
+    count: tokens of a text, None if nothing counts them.
+    """
+
+    def __init__(
+        self, extraction: Extraction, golds: Mapping[str, Sequence[str]], count: Callable[[str], int] | None = None
+    ) -> None:
+        self._golds = golds
+        self._objects = {s.text: frozenset(normalise_answer(t.object) for t in s.triples) for s in extraction.statements}
+        self._normalise = cache(normalise_answer)
+        self._count = None if count is None else cache(count)
+        self._whole = lru_cache(maxsize=_TEXTS)(self.normalise)
+        self._size = lru_cache(maxsize=_TEXTS)(self.tokens)
+
+    def judge(self, memory: Memory, shown: Iterable[Shown]) -> Iterator[Judged]:
+        """The counts of packets about one history, one by one."""
+        objects = {s.position: self._objects[s.text] for s in memory.history.statements}
+        for question, packet, evidence in shown:
+            golds = {normalise_answer(gold) for gold in self._golds[question.id]}
+            keys = set(memory.positions(memory.closure(question.text)))
+            keys_shown = len(keys.intersection(evidence.positions))
+            counts = Counts(
+                questions=1,
+                gold_in_evidence=int(self.holds_gold(question.id, evidence.text)),
+                gold_as_value=int(any(not golds.isdisjoint(objects[position]) for position in evidence.positions)),
+                records=packet.records,
+                characters=packet.characters,
+                cmc_keys=len(keys),
+                cmc_keys_shown=keys_shown,
+                complete=int(0 < len(keys) == keys_shown),
+                tokens=self._size(evidence.text),
+                truncated=int(packet.truncated),
+                fallbacks=int(packet.fallback is not None),
+            )
+            yield Judged(packet.view, question, memory.history.length, counts)
+
+    def holds_gold(self, question: str, text: str) -> bool:
+        """Whether a normalised gold of a question is a substring of a normalised evidence text."""
+        whole = self._whole(text)
+        return any(normalise_answer(gold) in whole for gold in self._golds[question])
+
+    def normalise(self, text: str) -> str:
+        """What `normalise_answer` makes of a text, line by line: a line break is white space to it."""
+        return " ".join(filter(None, map(self._normalise, text.split("\n"))))
+
+    def tokens(self, text: str) -> int | None:
+        """Tokens of a text, line by line."""
+        return None if self._count is None else sum(map(self._count, text.splitlines(keepends=True)))
+
+
+def coverage(
+    run: RunFolder, experiment: ResolvedExperiment, golds: Mapping[str, Sequence[str]], at: Sequence[int] = ()
+) -> dict[str, Any]:
+    """Counts as `coldread coverage --json` prints them: by view and hop class, by history length too, by exact hops.
+
+    at: numbers of passages for the curve: what each retrieval view would show if it showed so many. At the number that a view
+    shows by itself, that is its own packet. Sliding windows are shown by length and have no such number. A view that
+    fuses or reranks has no point beyond its `candidates`.
+    """
+    packets = _packets(run, experiment, {question.id: question for question in read_data(run).questions})
+    ranking = {name: v for name in experiment.views if isinstance(v := find_view(name), RetrievalView) and v.match is None}
+    # The largest first: its ranking begins with those of the others, and is made once.
+    ks, numbers = sorted(set(at), reverse=True), experiment.retrieval or RetrievalSettings()
+    points = {f"{name}_k{k}": (name, k) for name, view in ranking.items() for k in ks if k <= (view.deepest(numbers) or k)}
+    views = [(name, replace(ranking[of], k=k)) for name, (of, k) in points.items()]
+    retrieval = read_retrieval(run, experiment) if views else None
+    judge = Judge(read_extraction(run), golds, token_counter(run, experiment))
+    frozen: list[Judged] = []
+    derived: list[Judged] = []
+    for memory, about in compiled(run, experiment, retrieval):
+        own = packets.get(memory.history.id, [])
+        frozen += judge.judge(memory, own)
+        if views:
+            asked = {question.id: question for question in about}
+            made = freeze_memory(memory, about, views, experiment.prompt)
+            derived += judge.judge(memory, ((asked[packet.question], packet, evidence) for packet, evidence in made))
+    return {**_tables(frozen), **({"curve": _curve(derived, points)} if at else {})}
+
+
+def token_counter(run: RunFolder, experiment: ResolvedExperiment) -> Callable[[str], int] | None:
+    """What counts a text's tokens for the first reader; None if nothing on this machine does, for nothing is downloaded.
+
+    A sealed run keeps the tokenizer, unless it was published without. A served model's, nobody here can see.
+    """
+    if not experiment.readers or experiment.readers[0].reader.model.served is not UNSET:
+        return None
+    reader = experiment.readers[0].reader
+    kept = f"reads/{reader.name}/tokenizer"
+    try:
+        keeps = reader.name in run.sealed_readers() and not run.lacks(kept)
+        folder = run.files_of(kept) if keeps else locate(reader, fetch=False)
+        return ChatTokenizer.of(reader, folder).count
+    except (ConfigurationError, ModelError):
+        return None
+
+
+def _packets(run: RunFolder, experiment: ResolvedExperiment, questions: Mapping[str, Question]) -> dict[str, list[Shown]]:
+    """Frozen packets by history, view after view."""
+    evidence = read_evidence(run)
+    found: dict[str, list[Shown]] = {}
+    for packets in read_packets(run, experiment.views).values():
+        for packet in packets:
+            question = questions[packet.question]
+            found.setdefault(question.history, []).append((question, packet, evidence[packet.evidence]))
+    return found
+
+
+_view: Callable[[Judged], str] = attrgetter("view")
+_length: Callable[[Judged], str] = attrgetter("length")
+_hop_class: Callable[[Judged], str] = attrgetter("question.hop_class")
+
+
+def _tables(judged: Sequence[Judged]) -> dict[str, Any]:
+    views = _cells(judged, _view, _hop_class)
+    for view, total in _cells(judged, _view).items():
+        views[view] |= {name: total[name] for name in ("truncated", "fallbacks")}
+    tables = {"views": views, "by_length": _cells(judged, _view, _length, _hop_class)}
+    stated = sorted((item for item in judged if item.question.hops is not None), key=lambda item: item.question.hops or 0)
+    if stated:
+        tables["by_hops"] = _cells(stated, _view, lambda item: str(item.question.hops))
+    return tables
+
+
+def _curve(judged: Sequence[Judged], points: Mapping[str, tuple[str, int]]) -> dict[str, Any]:
+    ascending = sorted(judged, key=lambda item: points[item.view][1])
+    return _cells(ascending, lambda item: points[item.view][0], lambda item: str(points[item.view][1]), _hop_class)
+
+
+def _cells(judged: Iterable[Judged], *names: Callable[[Judged], str]) -> dict[str, Any]:
+    """The sums of what bears the same names: a level of the dict for each name, in order of first appearance."""
+    if not names:
+        cell: dict[str, Any] = msgspec.to_builtins(reduce(add, (item.counts for item in judged)))
+        return cell
+    groups: dict[str, list[Judged]] = {}
+    for item in judged:
+        groups.setdefault(names[0](item), []).append(item)
+    return {name: _cells(group, *names[1:]) for name, group in groups.items()}

@@ -1,0 +1,183 @@
+"""Diagnostics of pipelines: what they did, counted without a label, and on a scored run what their parts are worth."""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from typing import Any
+
+import msgspec
+
+from eval.analysis.main_table import accuracy
+from eval.analysis.populations import LENGTH
+from eval.analysis.scored import Scored, Scores, by_hops, read_scored
+from eval.metrics import HEADLINE
+from eval.score import sealed_blind
+from eval.statistics import count_pairs
+from eval.verify import verify_run
+from extract.pipelines.candidates import usable_positions
+from extract.pipelines.compose import Direct, Structured, parse
+from extract.pipelines.diagnostics import agreement, by_pipeline, diagnose
+from extract.pipelines.records import Trace
+from extract.pipelines.results import Stored, read_stored
+from extract.pipelines.sh_conflict import LLM
+from extract.pipelines.step import read_spent
+from offline.config.calls import PipelineSettings
+from offline.config.experiment import ReaderPlan
+from offline.errors import CommandError, StateError
+from offline.run.folder import RunFolder
+from readers.records import Seal
+
+# By pipeline, then by question.
+Traces = dict[str, dict[str, Trace]]
+
+
+def pipelines(run: RunFolder, reader: str | None) -> dict[str, Any]:
+    """What `coldread pipelines --json` prints. Opens no label; with stored scores it also sets pipelines against each other.
+
+    StateError unless the run is sealed and a reader of it serves pipelines, CommandError if the one named serves none.
+    """
+    experiment = run.experiment()
+    plans = [plan for plan in experiment.readers if plan.pipelines and reader in (None, plan.reader.name)]
+    if not plans:
+        able = ", ".join(plan.reader.name for plan in experiment.readers if plan.pipelines)
+        if not able:
+            raise StateError(
+                f"{run.path} has no reader that serves pipelines; name some under a reader's `pipelines` and start another run"
+            )
+        raise CommandError(f"{run.path} has no reader {reader!r} that serves pipelines; those that do: {able}")
+    scored = read_scored(run) if run.has("scores") else None
+    seals = verify_run(run) if scored is None else scored.seals
+    assert experiment.pipelines  # resolved wherever a reader serves any
+    return {
+        "run": str(run.path),
+        "settings": {name: getattr(experiment.pipelines, name) for name in experiment.pipelines.__struct_fields__[:-1]},
+        "metric": None if scored is None else HEADLINE,
+        "readers": {
+            plan.reader.name: _reader(run, plan, experiment.pipelines, seals[plan.reader.name], scored) for plan in plans
+        },
+    }
+
+
+def _reader(run: RunFolder, plan: ReaderPlan, settings: PipelineSettings, seal: Seal, scored: Scored | None) -> dict[str, Any]:
+    stored = read_stored(run, plan.reader.name)
+    traces = {name: {trace.question: trace for trace in own} for name, own in by_pipeline(stored.traces).items()}
+    found: dict[str, Any] = {
+        "root": seal.root,
+        "sealed_blind": sealed_blind(seal),
+        "sampled": list(seal.sampled or ()),
+        "unit": stored.transcript.settings.unit,
+        "pipelines": {
+            found.pipeline: msgspec.to_builtins(found)
+            for found in diagnose(stored.traces, stored.candidates, stored.transcript, settings)
+        },
+        # They lie beside the sealed files, and whoever holds the run can change them.
+        "seconds_sealed": False,
+        "stages": _stages(run, plan.reader.name, stored),
+        "agreement": list(_agreement(stored, traces)),
+    }
+    if scored is not None:
+        scores = {name: scored.scores[plan.reader.name, name] for name in traces}
+        found["isolation"] = list(_isolation(stored, settings, traces, scores))
+        found["complementarity"] = list(_complementarity(traces, scores))
+    return found
+
+
+def _stages(run: RunFolder, reader: str, stored: Stored) -> dict[str, Any]:
+    """Distinct calls of each stage, what they cost, and seconds of generation where the run tells them."""
+    spent = read_spent(run, reader)
+    return {
+        stage: {**msgspec.to_builtins(counts), "seconds": spent.seconds.get(stage) if spent else None}
+        for stage, counts in stored.transcript.counts().items()
+    }
+
+
+def _structured(names: Iterable[str]) -> Iterator[tuple[str, Structured]]:
+    """Those of the pipelines that are ours and choose among candidates."""
+    for name in names:
+        arm = parse(name)
+        if isinstance(arm, Structured):
+            yield name, arm
+
+
+def _agreement(stored: Stored, traces: Traces) -> Iterator[dict[str, Any]]:
+    """How often a list that was asked for again came out the same, candidate by candidate."""
+    single = [(name, arm.method) for name, arm in _structured(traces) if not arm.chain]
+    first = {method.unit: name for name, method in reversed(single) if not method.again}
+    for name, method in single:
+        if method.again and method.unit in first:
+            same, lists = agreement(stored.traces, stored.candidates, stored.transcript, first[method.unit], name)
+            yield {"pipeline": name, "against": first[method.unit], "lists": lists, "same": same}
+
+
+def _isolation(stored: Stored, settings: PipelineSettings, of: Traces, scores: dict[str, Scores]) -> Iterator[dict[str, Any]]:
+    """Code against the model as executor of one policy over the very same candidate lists.
+
+    Arms with a fallback are not among them: where the model fails to choose, its direct answer would count as its choice.
+    listed: questions with a candidate to choose; positions: of their candidates, together; took_none: questions of `listed`
+    where the model took none of them, as its answer was cut off, refused, not as asked for, or names another position.
+    """
+    arms = dict(_structured(of))
+    by_model = [name for name, arm in arms.items() if arm.method.policy == LLM and not (arm.chain or arm.fallback)]
+    for name, code in ((name, code) for name in by_model for code in arms if _executes(arms[code], arms[name])):
+        traces, others = of[name], of[code]
+        shared = frozenset(q for q, trace in traces.items() if trace.candidates == others[q].candidates)
+        given = {q: usable_positions(stored.candidates[traces[q].candidates or ""], settings) for q in shared}
+        contested = frozenset(q for q in shared if len(given[q]) > 1)
+        lengths = (*_by_length(scores[name], shared, LENGTH), *_by_length(scores[name], contested, "contested:"))
+        for population, members in (("all", shared), ("contested", contested), *lengths):
+            for hop_class, questions in by_hops(scores[name], members, population) if members else ():
+                right = [(scores[code][q].metrics[HEADLINE], scores[name][q].metrics[HEADLINE]) for q in questions]
+                chosen = [(others[q].chosen, traces[q].chosen) for q in questions]
+                listed = [q for q in questions if given[q]]
+                yield {
+                    "code": code,
+                    "model": name,
+                    "population": population,
+                    "hop_class": hop_class,
+                    "questions": len(questions),
+                    "right_code": accuracy(sum(one for one, _ in right), len(right)),
+                    "right_model": accuracy(sum(other for _, other in right), len(right)),
+                    "listed": len(listed),
+                    "positions": sum(len(given[q]) for q in questions),
+                    "same_position": sum(one is not None and one == other for one, other in chosen),
+                    "took_none": sum(traces[q].chosen is None for q in listed),
+                }
+
+
+def _by_length(scores: Scores, questions: frozenset[str], prefix: str) -> list[tuple[str, frozenset[str]]]:
+    """Questions by history length, where there are several: the length of a stream of versions is how many there are."""
+    lengths = dict.fromkeys(scores[question].length for question in scores)
+    found = [(f"{prefix}{length}", frozenset(q for q in questions if scores[q].length == length)) for length in lengths]
+    return found if len(found) > 1 else []
+
+
+def _executes(code: Structured, model: Structured) -> bool:
+    """Whether code does what the model is asked to do, and all else is equal."""
+    return code == replace(model, method=replace(model.method, policy="newest"))
+
+
+def _complementarity(of: Traces, scores: dict[str, Scores]) -> Iterator[dict[str, Any]]:
+    """Every structured pipeline against the direct answer from the same kind of records.
+
+    same_evidence: questions on which both were shown the same ones. Hops retrieve others, and under an input cap the longer
+    prompt of a list has room for fewer.
+    """
+    directs = {arm.unit: name for name in scores if isinstance(arm := parse(name), Direct) and not arm.sampled}
+    for name, arm in _structured(scores):
+        direct, ours = directs.get(arm.method.unit), scores[name]
+        if direct is None:
+            continue
+        for hop_class, questions in by_hops(ours, frozenset(ours), "all"):
+            pairs = count_pairs((ours[q].metrics[HEADLINE], scores[direct][q].metrics[HEADLINE]) for q in questions)
+            yield {
+                "pipeline": name,
+                "direct": direct,
+                "hop_class": hop_class,
+                "questions": pairs.questions,
+                "both": pairs.both,
+                "only_pipeline": pairs.only_a,
+                "only_direct": pairs.only_b,
+                "neither": pairs.neither,
+                "same_evidence": sum(of[name][q].evidence == of[direct][q].evidence for q in questions),
+                "direct_where_right": accuracy(pairs.both, pairs.correct_a),
+                "direct_where_wrong": accuracy(pairs.only_b, pairs.questions - pairs.correct_a),
+            }

@@ -1,0 +1,107 @@
+"""A scored run as its analyses need it: verified, its stored scores by reader, view and question. The labels stay closed."""
+
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+from msgspec import UNSET, UnsetType
+
+from eval.analysis.compare import check_same_messages, read_side, sealed_plan
+from eval.analysis.fallbacks import fallbacks
+from eval.analysis.populations import populations
+from eval.records import Score
+from eval.score import read_scores, stored_metrics
+from eval.verify import verify_run
+from offline.config.analysis import Analysis, DeclaredContrast
+from offline.config.experiment import ResolvedExperiment
+from offline.errors import CommandError, ConfigurationError
+from offline.records import HopClass
+from offline.run.folder import RunFolder
+from offline.run.steps import read_data
+from readers.records import Seal
+
+Scores = Mapping[str, Score]
+
+
+@dataclass(frozen=True)
+class Scored:
+    """A verified run and what contrasts need of it. scores: by reader and view, then by question, in schedule order."""
+
+    run: RunFolder
+    experiment: ResolvedExperiment
+    seals: Mapping[str, Seal]
+    metrics: tuple[str, ...]
+    scores: Mapping[tuple[str, str], Scores]
+    texts: Mapping[str, str]
+
+    @property
+    def analysis(self) -> Analysis:
+        """What the experiment declares; nothing, if it has no such section."""
+        return self.experiment.analysis or Analysis()
+
+    @property
+    def golds(self) -> dict[str, tuple[str, ...]]:
+        """Gold answers by question, as the stored scores repeat them."""
+        return {name: score.golds for scores in self.scores.values() for name, score in scores.items()}
+
+    @cached_property
+    def _fallbacks(self) -> Mapping[str, Collection[str]]:
+        return fallbacks(self.run, self.experiment.views)
+
+    def fallen_back(self, views: Sequence[str], questions: Sequence[str]) -> tuple[int, ...] | UnsetType:
+        """Of each of these views, how many of these questions show a fallback; unset if none does. A pipeline's never do."""
+        counts = tuple(sum(name in self._fallbacks.get(view, ()) for name in questions) for view in views)
+        return counts if any(counts) else UNSET
+
+    def populations(self, names: Iterable[str]) -> dict[str, frozenset[str]]:
+        """Question ids by population."""
+        return populations(self.run, self.experiment, self.golds, list(dict.fromkeys(names)))
+
+    def readers_of(self, *views: str) -> list[str]:
+        """The readers that answered through all of these views and pipelines."""
+        return [plan.reader.name for plan in self.experiment.readers if {*views} <= {*plan.answered}]
+
+    def sides(self, contrast: DeclaredContrast) -> tuple[Scores, Scores]:
+        """The scores of A and of B; CommandError if the run has none, StateError if two readers' messages differ."""
+        if contrast.view is None:
+            keys = [(contrast.reader or "", contrast.a), (contrast.reader or "", contrast.b)]
+        else:
+            keys = [(contrast.a, contrast.view), (contrast.b, contrast.view)]
+        for reader, view in keys:
+            if (reader, view) not in self.scores:
+                known = ", ".join(f"{name}: {', '.join(self._views(name))}" for name in self.seals)
+                raise CommandError(f"{self.run.path}: reader {reader!r} has no view {view!r}; there are {known}")
+        if contrast.view is not None:
+            one, two = (read_side(self.run, sealed_plan(self.run, name), self.seals[name]) for name in (contrast.a, contrast.b))
+            check_same_messages(one, two, contrast.view)
+        return self.scores[keys[0]], self.scores[keys[1]]
+
+    def _views(self, reader: str) -> list[str]:
+        return [view for name, view in self.scores if name == reader]
+
+
+def read_scored(run: RunFolder) -> Scored:
+    """A run, every byte of it verified; StateError unless it is sealed and its stored scores are up to date."""
+    experiment = run.experiment()
+    seals = verify_run(run)
+    metrics = stored_metrics(run)
+    scores: dict[tuple[str, str], dict[str, Score]] = {}
+    for plan in experiment.readers:
+        for score in read_scores(run, plan.reader.name):
+            scores.setdefault((plan.reader.name, score.view), {})[score.question] = score
+    return Scored(
+        run, experiment, seals, metrics, scores, {question.id: question.text for question in read_data(run).questions}
+    )
+
+
+def by_hops(scores: Scores, members: frozenset[str], population: str) -> Iterator[tuple[HopClass, list[str]]]:
+    """Questions of a population by hop class, in order of first appearance; then all, if they are of several classes."""
+    groups: dict[HopClass, list[str]] = {}
+    for question, score in scores.items():
+        if question in members:
+            groups.setdefault(score.hop_class, []).append(question)
+    if not groups:
+        raise ConfigurationError(f"population {population!r} holds no question of this run, so there is nothing to contrast")
+    yield from groups.items()
+    if len(groups) > 1:
+        yield "all", [question for question in scores if question in members]

@@ -1,0 +1,70 @@
+"""What `coldread coverage` prints for people, inside 100 columns."""
+
+from collections.abc import Iterator
+from typing import Any
+
+from rich.console import Console
+from rich.markup import escape
+
+from eval.console.tables import new_table, percent
+
+# Two lines each and narrow, so that eight numbers fit beside a view's name.
+_NUMBERS = ("\nasked", "gold in\nevidence", "as\nvalue", "cmc's\nkeys %", "\ncomplete", "\nrecords")
+
+
+def coverage(console: Console, result: dict[str, Any], by: str | None) -> None:
+    """What evidence holds, by view and hop class; `by` length: by history length too; by hops: by their exact number.
+
+    cmc's keys %: the share of the records that cmc is about that this view shows. complete: questions of which it shows them
+    all. records and tokens are means (characters, where no tokenizer is at hand), truncated counts packets; so does fallback,
+    which has a column only where there is any.
+    """
+    if by == "hops" and "by_hops" not in result:
+        console.print("no question of this run says its number of hops", highlight=False)
+        return
+    rows = list(_rows(result, by))
+    size = "characters" if any(cell["tokens"] is None for _, cell in rows) else "tokens"
+    heads = ("\nview", "\nlength", "\nhops") if by == "length" else ("\nview", "\nhops")
+    fallback = any(cell["fallbacks"] for _, cell in rows)
+    table = new_table("what evidence holds", heads, (*_NUMBERS, f"\n{size}", "\ntruncated", *["fall-\nback"] * fallback))
+    table.padding = 0
+    for names, cell in rows:
+        table.add_row(
+            *map(escape, names),
+            str(cell["questions"]),
+            str(cell["gold_in_evidence"]),
+            str(cell["gold_as_value"]),
+            percent(cell["cmc_keys_shown"], cell["cmc_keys"]),
+            str(cell["complete"]),
+            f"{cell['records'] / cell['questions']:.1f}",
+            f"{cell[size] / cell['questions']:.0f}",
+            str(cell["truncated"]),
+            *[str(cell["fallbacks"])] * fallback,
+        )
+    console.print(table)
+
+
+def _rows(result: dict[str, Any], by: str | None) -> Iterator[tuple[tuple[str, ...], dict[str, Any]]]:
+    if by == "length":
+        for view, lengths in result["by_length"].items():
+            for length, cells in lengths.items():
+                yield from (((view, length, name), cell) for name, cell in cells.items())
+    else:
+        for view, cells in result["by_hops" if by == "hops" else "views"].items():
+            yield from (((view, name), cell) for name, cell in cells.items() if isinstance(cell, dict))
+
+
+def curve(console: Console, result: dict[str, Any]) -> None:
+    """Percent of questions with gold in evidence, by view and hop class, at each number of passages that a view can show."""
+    views = result["curve"]
+    if not views:
+        console.print("no view of this run shows the best passages of a ranking, so there is no curve", highlight=False)
+        return
+    at = sorted({k for points in views.values() for k in points}, key=int)
+    table = new_table("gold in evidence, %, at K passages", ("view", "hops"), tuple(at))
+    for view, points in views.items():
+        for hop_class in next(iter(points.values())):
+            cells = [points[k][hop_class] if k in points else None for k in at]
+            shares = ["-" if cell is None else percent(cell["gold_in_evidence"], cell["questions"]) for cell in cells]
+            table.add_row(view, hop_class, *shares)
+    console.print(table)

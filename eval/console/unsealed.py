@@ -1,0 +1,33 @@
+"""What `coldread score --predictions` prints for people, inside 100 columns."""
+
+from typing import Any
+
+from rich.console import Console
+from rich.markup import escape
+
+from eval.console.tables import line, new_table, percent, printable
+
+
+def unsealed(console: Console, result: dict[str, Any]) -> None:
+    """One row a system and hop class; the title and a line below say that no seal stands behind them."""
+    others = [name for name in next(iter(result["systems"].values()))["cells"][0]["correct"] if name != "subem"]
+    headings = ("questions", "missing", "subem", "subem %", "Wilson 95 %", *others)
+    table = new_table(escape(printable(f"{result['name']}: not sealed")), ("system", "hops"), headings)
+    for system, found in result["systems"].items():
+        pooled = [cell for cell in found["cells"] if cell["length"] is None]
+        for number, cell in enumerate(pooled):
+            table.add_row(
+                "" if number else escape(printable(system)),
+                cell["hop_class"],
+                str(cell["questions"]),
+                str(cell["missing"]),
+                str(cell["correct"]["subem"]),
+                percent(cell["correct"]["subem"], cell["questions"]),
+                f"{cell['low']:.2f}-{cell['high']:.2f}",
+                *(str(cell["correct"][name]) for name in others),
+            )
+    console.print(table)
+    line(console, "not sealed: nothing shows when or from what these answers were made")
+    line(console, f"file {result['file']}, sha256 {result['sha256']}")
+    if missing := sum(found["missing"] for found in result["systems"].values()):
+        line(console, f"missing: {missing} questions have no prediction and count as wrong")

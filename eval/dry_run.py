@@ -1,0 +1,252 @@
+"""What a run would cost, before anything is read: requests, tokens, bytes, downloads, minutes.
+
+Everything but reading is done in a temporary folder and thrown away. Weights are never fetched; a tokenizer is, if the hub can
+be reached, so that tokens are counted and not guessed.
+"""
+
+import shutil
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from msgspec import UNSET
+from msgspec.structs import replace
+
+from eval.extraction.against import GRAMMARS, with_grammar
+from eval.run import Plan, Say, Watch, run_all
+from extract.frontends import check_frontend, distinct_texts
+from extract.frontends.llm import plan as plan_calls
+from extract.pipelines.schedule import run_pipelines
+from offline.config.calls import Extractor
+from offline.config.experiment import GrammarForms, ReaderPlan, ResolvedExperiment, RetrievalSettings
+from offline.config.models import Encoder, Reader, Reranker
+from offline.config.yaml import find_config, load_yaml
+from offline.errors import ModelError
+from offline.loaders import kind_of
+from offline.run.folder import RunFolder
+from offline.run.steps import ModelWork, compiled, model_work, read_data, read_evidence, read_packets
+from offline.views.retrieval import lexical
+from readers.calls.caller import Caller, Prepared
+from readers.certificate import SAMPLE, spread
+from readers.models.pins import find_tokenizer, fingerprint, identify, locate, missing
+from readers.models.served import CODEC_FOLDER, MessageBytes
+from readers.read import freeze_requests
+from readers.records import Model, Output, StageCounts
+from readers.requests import make_settings
+from readers.tokens.chat import ChatTokenizer, messages
+
+# Tokens of a usual answer, for the estimate of minutes: the embedded reader gives 22 on the demo.
+ANSWER_TOKENS = 24
+
+
+@dataclass(frozen=True)
+class Rates:
+    """Tokens a second to reckon with, in and out; 0 = what the reader's file says."""
+
+    input: int = 0
+    output: int = 0
+
+
+def dry_run(plan: Plan, say: Say, rates: Rates) -> dict[str, Any]:
+    """What the run would cost, reader by reader. What pipelines ask after their first calls depends on the answers.
+
+    A view that ranks by a model is reckoned as the one that BM25 gives in its place, of about the same length.
+    """
+    wanted = plan.experiment
+    check_frontend(wanted)
+    numbers, work = wanted.retrieval or RetrievalSettings(), model_work(wanted)
+    # Four characters a token, as everywhere here.
+    stand_ins = {view: lexical(view, 4 * numbers.chunk_tokens) for view in wanted.views}
+    experiment = replace(
+        _without_model(wanted, say),
+        views=tuple(dict.fromkeys(stand_ins.values())),
+        readers=tuple(replace(p, views=tuple(dict.fromkeys(stand_ins[view] for view in p.views))) for p in wanted.readers),
+    )
+    with tempfile.TemporaryDirectory(prefix="coldread-dry-run-") as name:
+        run = RunFolder(Path(name) / "run")
+        run_all(run, Plan(experiment, plan.data), "freeze", say, Watch(_silent, _silent, _silent))
+        extraction = _extraction(run, wanted, rates)
+        readers = {}
+        for given, plain in zip(wanted.readers, experiment.readers, strict=True):
+            readers[given.reader.name] = _estimate(run, experiment, plain, [stand_ins[view] for view in given.views], rates)
+            readers[given.reader.name]["tokens_counted"] &= all(stand_ins[view] == view for view in given.views)
+            if given.pipelines:
+                readers[given.reader.name]["pipelines"] = _pipelines(run, wanted, given)
+        encoding = _encoding(run, wanted, numbers, work)
+        size = sum(path.stat().st_size for path in run.path.rglob("*") if path.is_file())
+        free = shutil.disk_usage(name).free
+    return {
+        "views": list(wanted.views),
+        "readers": readers,
+        "bytes": size,
+        "disk_free": free,
+        **({"extract": extraction} if extraction else {}),
+        **({"encode": encoding} if encoding else {}),
+        **({"stand_ins": {v: s for v, s in stand_ins.items() if v != s}} if encoding else {}),
+    }
+
+
+def _without_model(experiment: ResolvedExperiment, say: Say) -> ResolvedExperiment:
+    """The experiment with a grammar in the place of a model that extracts: that of its kind of data, else one without a form.
+
+    Without a form every record stays unresolved, and structured views are reckoned as long as the whole history.
+    """
+    if experiment.extractor is UNSET:
+        return experiment
+    name = GRAMMARS.get(kind_of(experiment.data))
+    grammar = load_yaml(find_config("grammars", name), GrammarForms) if name else GrammarForms(name="none", relations={})
+    say("extract", f"reckoned with {f'the grammar {name}' if name else 'every record unresolved'} in the model's place")
+    return with_grammar(experiment, grammar)
+
+
+def _extraction(run: RunFolder, experiment: ResolvedExperiment, rates: Rates) -> dict[str, Any] | None:
+    """What extraction by a model would cost: each distinct text asked about once, nothing repaired or mapped.
+
+    `at_most`: of another frontend than `llm`, which spares calls by what it learns from their answers.
+    """
+    extractor = experiment.extractor
+    if not isinstance(extractor, Extractor):
+        return None
+    reader = extractor.reader
+    found, texts = find_tokenizer(reader), distinct_texts(read_data(run).histories)
+    result: dict[str, Any] = {"model": reader.name, "statements": len(texts), "at_most": experiment.frontend.kind != "llm"}
+    if found.folder is None:
+        return {**result, "calls": -(-result["statements"] // extractor.statements), "note": found.note}
+    tokenizer = ChatTokenizer.of(reader, found.folder)
+    model = fingerprint(found.folder) if reader.model.served is UNSET else identify(reader, found.folder)
+    caller = Caller(make_settings(reader, model, tokenizer), tokenizer, _unanswered)
+    out = plan_calls(texts, extractor, caller)
+    counts = caller.transcript.counts().get("extract", StageCounts(0, 0, 0, 0))
+    into, pace = rates.input or reader.input_rate, rates.output or reader.output_rate
+    seconds = counts.input_tokens / into + out / pace if into and pace else None
+    return {
+        **result,
+        "calls": counts.calls,
+        "input_tokens": counts.input_tokens,
+        "output_tokens_about": out,
+        "minutes": None if seconds is None else round(seconds / 60, 1),
+        "download": None if found.lacking is None else {"model": found.lacking.model, "bytes": found.lacking.size},
+    }
+
+
+def _unanswered(calls: Sequence[Prepared]) -> list[Output]:
+    return [Output(ids=(), finish_reason="error", error="planned, not made") for _ in calls]
+
+
+def _silent(model: str) -> Callable[..., None]:
+    return lambda *counts: None
+
+
+def _encoding(run: RunFolder, experiment: ResolvedExperiment, numbers: RetrievalSettings, work: ModelWork) -> dict[str, Any]:
+    """What retrieval models would do: texts to encode and pairs to score (about, where a tokenizer cuts chunks), downloads."""
+    texts, pairs = set(), 0
+    lengths = 4 * numbers.chunk_tokens
+    for memory, about in compiled(run, experiment):
+        sizes = {}
+        for unit in {*work.units, *(unit for unit, _ in work.stages)}:
+            found = memory.corpus(f"chunk{lengths}" if unit == "chunk" else unit).passages
+            sizes[unit] = len(found)
+            texts |= {passage.text for passage in found} if unit in work.units else set()
+        asked = len({question.text for question in about})
+        pairs += sum(asked * min(numbers.candidates, sizes[unit]) for unit, _ in work.stages)
+    questions = len({question.text for question in read_data(run).questions})
+    models: tuple[tuple[Encoder | Reranker | None, dict[str, int]], ...] = (
+        (numbers.encoder if work.units else None, {"passages": len(texts), "questions": questions}),
+        (numbers.reranker if work.stages else None, {"pairs": pairs}),
+    )
+    return {model.name: {**counts, "download": _download(model)} for model, counts in models if model is not None}
+
+
+def _download(model: Encoder | Reranker) -> dict[str, Any] | None:
+    try:
+        locate(model, fetch=False)
+        return None
+    except ModelError:
+        lacking = missing(model)
+        return None if lacking is None else {"model": lacking.model, "bytes": lacking.size}
+
+
+def _estimate(
+    run: RunFolder, experiment: ResolvedExperiment, plan: ReaderPlan, views: Sequence[str], rates: Rates
+) -> dict[str, Any]:
+    """Requests and tokens of one reader: counted with its tokenizer if that is to be had, else guessed from characters.
+
+    views: what stands for each of its views, one as often as it stands for another. Tokens and minutes are with the
+    certificate's readings; `certificate` says which part of them those are.
+    """
+    reader = plan.reader
+    found = find_tokenizer(reader)
+    lacking, folder, note = found.lacking, found.folder, found.note
+    counted = folder is not None
+    inputs: Mapping[str, Mapping[Any, int]]
+    if folder is not None:
+        requests = freeze_requests(run, experiment, plan, folder, whole=lacking is None)
+        of = {request.digest: request.length for request in requests.requests}
+        inputs = {view: {s.request: of[s.request] for s in requests.schedule if s.view == view} for view in plan.views}
+        if requests.settings.transport is not UNSET:
+            counted, note = False, "its tokenizer is the server's: four bytes are taken for a token"
+            inputs = {view: {name: size // 4 for name, size in each.items()} for view, each in inputs.items()}
+    else:
+        inputs = _guess(run, experiment, plan)
+    # A request that views share is read once; views that a stand-in stands for share none with it.
+    again = [inputs[view] for number, view in enumerate(views) if view in views[:number]]
+    shared = {name: size for each in inputs.values() for name, size in each.items()}
+    sizes = [size for each in (shared, *again) for size in each.values()]
+    probed, readings = spread(sorted(sizes, reverse=True), SAMPLE if reader.probe is UNSET else reader.probe), _readings(reader)
+    certificate = {"sample": len(probed), "readings": readings, "input_tokens": readings * sum(probed)}
+    tokens, answers = sum(sizes) + certificate["input_tokens"], len(sizes) + readings * len(probed)
+    into, out = rates.input or reader.input_rate, rates.output or reader.output_rate
+    seconds = tokens / into + answers * min(ANSWER_TOKENS, reader.output_cap) / out if into and out else None
+    return {
+        "scheduled": len(views) * len(read_data(run).questions),
+        "requests": len(sizes),
+        "input_tokens": tokens,
+        "tokens_counted": counted,
+        "output_tokens_at_most": answers * reader.output_cap,
+        "certificate": certificate if probed else None,
+        "rate": {"input": into, "output": out} if seconds is not None else None,
+        "minutes": None if seconds is None else round(seconds / 60, 1),
+        "download": None if lacking is None else {"model": lacking.model, "bytes": lacking.size},
+        **({"note": note} if note else {}),
+    }
+
+
+def _readings(reader: Reader) -> int:
+    """How often the certificate reads its sample: alone, in two orders of batches, twice more through vLLM's prefix cache."""
+    in_batches = 2 if reader.batch_size > 1 else 0
+    warm = 2 if reader.engine == "vllm" and reader.options.get("enable_prefix_caching", True) else 0
+    return 1 + in_batches + warm
+
+
+def _pipelines(run: RunFolder, experiment: ResolvedExperiment, plan: ReaderPlan) -> dict[str, int]:
+    """What is known of a reader's pipelines before anything is answered: answers to give, and the first wave of calls."""
+    waves: list[int] = []
+
+    def nothing(calls: Sequence[Prepared]) -> list[Output]:
+        waves.append(len(calls))
+        return [Output(ids=(), finish_reason="stop")] * len(calls)
+
+    # Which calls are distinct does not hang on the tokenizer, so this one, which needs no file of the model, will do.
+    tokenizer = MessageBytes(CODEC_FOLDER)
+    settings = make_settings(replace(plan.reader, input_cap=1 << 40), Model(fingerprint="", files=()), tokenizer)
+    data = read_data(run)
+    caller = Caller(settings, tokenizer, nothing)
+    run_pipelines(plan.pipelines or (), data.histories, data.questions, experiment, caller)
+    return {"pipelines": len(plan.pipelines or ()), "questions": len(data.questions), "calls_at_least": next(iter(waves), 0)}
+
+
+def _guess(run: RunFolder, experiment: ResolvedExperiment, plan: ReaderPlan) -> dict[str, dict[tuple[str, str], int]]:
+    """For each view its distinct inputs, and their tokens: four characters each, English prose under the usual vocabularies."""
+    evidence = read_evidence(run)
+    texts = {question.id: question.text for question in read_data(run).questions}
+
+    def tokens(shown: str, question: str) -> int:
+        return sum(len(message.content) for message in messages(experiment.prompt, evidence[shown].text, question)) // 4
+
+    inputs = {
+        view: {(packet.evidence, texts[packet.question]) for packet in packets}
+        for view, packets in read_packets(run, plan.views).items()
+    }
+    return {view: {each: tokens(*each) for each in found} for view, found in inputs.items()}

@@ -1,0 +1,107 @@
+"""A run's extraction beside a reference: a grammar run on the same statements, or the extraction of another run."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from msgspec import UNSET
+
+from eval.extraction.downstream import downstream
+from eval.extraction.quality import Alignment, errors, in_common, linking, map_relations, relations, statuses, triples
+from extract.frontends import extract
+from offline.config.experiment import Frontend, GrammarForms, ResolvedExperiment
+from offline.config.yaml import find_config, load_yaml
+from offline.errors import ConfigurationError, DataError
+from offline.loaders import kind_of
+from offline.records import Extraction
+from offline.run.folder import RunFolder
+from offline.run.steps import read_data, read_extraction
+
+# The shipped grammar that fits a kind of data.
+GRAMMARS = {"factconsolidation": "mquake", "synthetic": "synthetic", "versions": "synthetic"}
+
+
+def with_grammar(experiment: ResolvedExperiment, grammar: GrammarForms) -> ResolvedExperiment:
+    """The experiment with the grammar frontend and these forms in the place of its frontend."""
+    frontend = Frontend(kind="grammar", grammar=grammar.name)
+    return msgspec.structs.replace(experiment, frontend=frontend, grammar=grammar, extractor=UNSET)
+
+
+@dataclass(frozen=True)
+class Reference:
+    """What an extraction is compared with; `name` says what it is."""
+
+    name: str
+    extraction: Extraction
+
+
+def find_reference(run: RunFolder, experiment: ResolvedExperiment, given: str) -> Reference:
+    """The reference called `grammar`, `grammar:NAME` or by the folder of another run; ConfigurationError for none of these.
+
+    DataError if the run has no statement in common with it.
+    """
+    reference = _find(run, experiment, given)
+    if not in_common(read_extraction(run), reference.extraction):
+        raise DataError(f"{run.path} and {reference.name} have no statement in common; compare runs of the same data")
+    return reference
+
+
+def _find(run: RunFolder, experiment: ResolvedExperiment, given: str) -> Reference:
+    kind, colon, name = given.partition(":")
+    if kind != "grammar":
+        if not Path(given).is_dir():
+            raise ConfigurationError(f"--against {given}: no such folder; give grammar, grammar:NAME or a run")
+        return Reference(given, read_extraction(RunFolder(Path(given))))
+    if not colon:
+        data = kind_of(experiment.data)
+        if data not in GRAMMARS:
+            raise ConfigurationError(f"--against grammar: no grammar is known to fit {data} data; give grammar:NAME")
+        name = GRAMMARS[data]
+    grammar = load_yaml(find_config("grammars", name), GrammarForms)
+    return Reference(f"grammar:{grammar.name}", extract(read_data(run).histories, with_grammar(experiment, grammar)))
+
+
+def compare_extractions(
+    run: RunFolder, experiment: ResolvedExperiment, reference: Reference, golds: Mapping[str, Sequence[str]] | None
+) -> dict[str, Any]:
+    """The comparison as `coldread extract --against --json` prints it; golds: None counts no gold answer.
+
+    Texts that both have are compared. Linking sees histories without the others; downstream, histories that hold any of them
+    are left out with their questions.
+    """
+    data, extraction = read_data(run), read_extraction(run)
+    pairs = in_common(extraction, reference.extraction)
+    common = {ours.text for ours, _ in pairs}
+    whole = [history for history in data.histories if all(s.text in common for s in history.statements)]
+    held = {history.id for history in whole}
+    about = [question for question in data.questions if question.history in held]
+    cut = [
+        msgspec.structs.replace(history, statements=tuple(s for s in history.statements if s.text in common))
+        for history in data.histories
+    ]
+    ours, theirs = (
+        Extraction(tuple(pair[side] for pair in pairs), whose.relations)
+        for side, whose in enumerate((extraction, reference.extraction))
+    )
+    mapping = map_relations(pairs)
+    alignment = Alignment(pairs, mapping)
+    result: dict[str, Any] = {
+        "run": str(run.path),
+        "reference": reference.name,
+        "texts": {
+            "compared": len(pairs),
+            "only_extraction": len(extraction.statements) - len(pairs),
+            "only_reference": len(reference.extraction.statements) - len(pairs),
+        },
+        "statuses": statuses(pairs),
+        "relations": relations(alignment, mapping),
+        "agreement": triples(pairs, mapping),
+        "errors": errors(alignment),
+        "linking": linking(cut, ours, theirs, alignment),
+        "downstream": {"questions_left_out": len(data.questions) - len(about)},
+    }
+    if about:
+        result["downstream"] |= downstream(whole, about, ours, theirs, alignment, experiment, golds)
+    return result

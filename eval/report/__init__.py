@@ -1,0 +1,1 @@
+"""A scored run as one page."""

@@ -1,0 +1,145 @@
+"""The report: one page that holds a scored run's tables, plots and every question, and asks the network for nothing.
+
+Questions, evidence, outputs and names are data: the page's own script is the only one that its content security policy lets
+run, it writes text and never markup, and what it reads is packed so that nothing in it can end an element. The page holds no
+time and no path, so the same run gives the same bytes.
+"""
+
+import base64
+import hashlib
+from collections import defaultdict
+from pathlib import Path
+from typing import Any
+
+from eval.analysis.coverage import Judged
+from eval.analysis.label_audit import audit_labels
+from eval.analysis.main_table import main_table
+from eval.analysis.provenance import extracted_by, extraction_words
+from eval.metrics import HEADLINE
+from eval.records import Finding
+from eval.report.figures import HOPS, figures
+from eval.report.grids import contrast_grid, interaction_grid, sensitivity_grid
+from eval.report.islands import Islands
+from eval.report.source import Source, read_source
+from eval.typeset.grid import Grid
+from eval.typeset.main_table import grids
+from offline.canonical import write_bytes
+from offline.config.models import pin_text
+from offline.errors import ConfigurationError
+from offline.loaders import kind_of
+from offline.run.folder import REPORT, RunFolder
+
+_PAGE = Path(__file__).with_name("assets")
+_SCRIPTS = ("page.js", "questions.js", "answers.js", "evidence.js", "pipelines.js", "start.js")
+
+
+def write_report(run: RunFolder, out: Path | None = None) -> dict[str, Any]:
+    """Write a run's report to `out` (default: report.html in the run) and say what it holds. Opens no label."""
+    page, result = make_report(run)
+    place = run.path / REPORT if out is None else out
+    write_bytes(place, [page])
+    return {"run": str(run.path), "report": str(place), "bytes": len(page), **result}
+
+
+def make_report(run: RunFolder) -> tuple[bytes, dict[str, Any]]:
+    """The page, and what it holds in numbers. StateError unless the run is scored; an altered one is refused."""
+    source = read_source(run)
+    table = main_table(source.scored, HEADLINE, True, False)
+    audit = audit_labels(run, source.scored.experiment, source.golds, (), source.all_scores)
+    findings = [Finding(**{**found, "chain": ()}) for found in audit["findings"]]
+    islands = Islands(source, findings)
+    page = _render(
+        title=source.scored.experiment.name,
+        facts=_facts(source),
+        readers=_readers(source, table),
+        tables=_tables(source, table),
+        figures=figures(source, table["rows"], _gold_shown(islands.judged)),
+        series=range(1, 7),
+        reader_names=source.readers,
+        sensitivity=sensitivity_grid(audit),
+        screens=audit["screens"],
+        islands=islands.packed,
+        hops={name: HOPS[name] for name in source.hop_classes},
+        views=source.views,
+        lengths=list(dict.fromkeys(history.length for history in source.histories)),
+        metric=HEADLINE,
+    )
+    counts = {"questions": len(source.questions), "views": len(source.views), "readers": len(source.readers)}
+    return page, counts | {"answers": len(source.all_scores)}
+
+
+def _render(**content: Any) -> bytes:
+    try:
+        from jinja2 import Environment, StrictUndefined
+    except ImportError as error:
+        raise ConfigurationError(f"a report needs {error.name}; run: pip install 'coldread[report]'") from error
+    read = {name: (_PAGE / name).read_text(encoding="utf-8") for name in ("page.html", "page.css", *_SCRIPTS)}
+    script = '"use strict";\n(() => {\n' + "\n".join(read[name] for name in _SCRIPTS) + "})();\n"
+    environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
+    template = environment.from_string(read["page.html"])
+    page = template.render(
+        script=script, style=read["page.css"], script_digest=_digest(script), style_digest=_digest(read["page.css"]), **content
+    )
+    return page.encode()
+
+
+def _digest(text: str) -> str:
+    """As a content security policy names an inline script or style."""
+    return "sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
+
+
+def _facts(source: Source) -> list[tuple[str, str]]:
+    asked = ", ".join(
+        f"{sum(question.hop_class == name for question in source.questions)} {HOPS[name]}" for name in source.hop_classes
+    )
+    lengths = ", ".join(dict.fromkeys(history.length for history in source.histories))
+    experiment = source.scored.experiment
+    run = source.scored.run
+    made = extracted_by(run)
+    environments = [
+        ", ".join(f"{name}: {value}" for name, value in environment.items())
+        for environment in (made.extractor.environments if made.extractor else ())
+    ]
+    sampled = dict.fromkeys(name for seal in source.scored.seals.values() for name in seal.sampled or ())
+    return [
+        ("data", kind_of(source.scored.experiment.data)),
+        ("questions", f"{len(source.questions)} ({asked})" if "all" not in source.hop_classes else str(len(source.questions))),
+        ("histories", f"{len(source.histories)}, of length {lengths}"),
+        ("views", ", ".join(experiment.views)),
+        *([("pipelines", ", ".join(experiment.served))] if experiment.served else []),
+        *([("pipelines that sampled", ", ".join(sampled))] if sampled else []),
+        ("extraction", extraction_words(made)),
+        *(("environment of the extraction", environment) for environment in environments),
+        *((f"digest of {step}", run.need(step).digest) for step in ("data", "extraction", "packets", "labels")),
+    ]
+
+
+def _readers(source: Source, table: dict[str, Any]) -> list[dict[str, Any]]:
+    return [
+        {
+            "name": plan.reader.name,
+            "model": pin_text(plan.reader.model),
+            "engine": plan.reader.engine,
+            **{key: table["readers"][plan.reader.name][key] for key in ("sealed_blind", "root", "requests", "seconds")},
+        }
+        for plan in source.scored.experiment.readers
+    ]
+
+
+def _tables(source: Source, table: dict[str, Any]) -> list[tuple[str, Grid]]:
+    pooled = {**table, "rows": [row for row in table["rows"] if row["length"] is None]}
+    views, readers = grids(pooled)
+    found = [("Main table", views), ("Readers", readers)]
+    if len({row["length"] for row in table["rows"]}) > 2:  # None, and more than one length
+        found.insert(1, ("Main table by history length", grids(table)[0]))
+    more = (("Contrasts", contrast_grid(source)), ("Interactions", interaction_grid(source)))
+    return found + [(heading, grid) for heading, grid in more if grid is not None]
+
+
+def _gold_shown(judged: list[Judged]) -> dict[tuple[str, str], tuple[int, int]]:
+    counts: dict[tuple[str, str], tuple[int, int]] = defaultdict(lambda: (0, 0))
+    for item in judged:
+        key = (item.view, item.question.hop_class)
+        shown, of = counts[key]
+        counts[key] = (shown + item.counts.gold_in_evidence, of + 1)
+    return counts

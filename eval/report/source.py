@@ -1,0 +1,97 @@
+"""What a report is made of, read once: verified files and stored scores, which hold the golds, so that no label is opened."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, get_args
+
+from eval.analysis.pipeline_story import told
+from eval.analysis.scored import Scored, read_scored
+from eval.records import Score
+from extract.pipelines.results import read_stored
+from offline.canonical import read_lines
+from offline.config.experiment import ReaderPlan
+from offline.records import Evidence, Extraction, History, HopClass, Packet, Question
+from offline.run.folder import RunFolder
+from offline.run.steps import read_data, read_evidence, read_extraction, read_packets
+from readers.records import Scheduled
+from readers.seal import read_predictions, reads_folder
+
+# Reader, view or pipeline, question id.
+Key = tuple[str, str, str]
+
+
+@dataclass(frozen=True)
+class Source:
+    """A scored run with its data and packets.
+
+    errors: (reader, view, question id) -> why there is no answer. traces: (reader, pipeline, question id) -> how it went.
+    """
+
+    scored: Scored
+    histories: tuple[History, ...]
+    questions: tuple[Question, ...]
+    extraction: Extraction
+    packets: Mapping[str, Mapping[str, Packet]]
+    evidence: Mapping[str, Evidence]
+    errors: Mapping[Key, str]
+    traces: Mapping[Key, dict[str, Any]]
+
+    @property
+    def views(self) -> tuple[str, ...]:
+        """Views in the experiment's order, then pipelines; `packets` holds only the former."""
+        return self.scored.experiment.answered
+
+    @cached_property
+    def readers(self) -> tuple[str, ...]:
+        """Readers in the experiment's order."""
+        return tuple(plan.reader.name for plan in self.scored.experiment.readers)
+
+    @cached_property
+    def hop_classes(self) -> tuple[str, ...]:
+        """Those that occur."""
+        there = {question.hop_class for question in self.questions}
+        return tuple(name for name in get_args(HopClass) if name in there)
+
+    @cached_property
+    def golds(self) -> dict[str, tuple[str, ...]]:
+        """Gold answers by question, as the scores hold them."""
+        return self.scored.golds
+
+    @cached_property
+    def all_scores(self) -> list[Score]:
+        """Reader after reader."""
+        return [score for scores in self.scored.scores.values() for score in scores.values()]
+
+
+def read_source(run: RunFolder) -> Source:
+    """A run, every byte of it verified; StateError unless it is sealed and its stored scores are up to date."""
+    scored = read_scored(run)
+    experiment, data = scored.experiment, read_data(run)
+    traces = {key: trace for plan in experiment.readers for key, trace in _traces(run, plan)}
+    failed = {key: trace["fault"] for key, trace in traces.items() if trace["finish_reason"] == "error"}
+    return Source(
+        scored=scored,
+        histories=data.histories,
+        questions=data.questions,
+        extraction=read_extraction(run),
+        packets={view: {p.question: p for p in found} for view, found in read_packets(run, experiment.views).items()},
+        evidence=read_evidence(run),
+        errors=failed | {key: text for plan in experiment.readers for key, text in _errors(run, plan.reader.name)},
+        traces=traces,
+    )
+
+
+def _traces(run: RunFolder, plan: ReaderPlan) -> Iterator[tuple[Key, dict[str, Any]]]:
+    if plan.pipelines:
+        stored = read_stored(run, plan.reader.name)
+        for trace in stored.traces:
+            yield (plan.reader.name, trace.pipeline, trace.question), told(stored, trace)
+
+
+def _errors(run: RunFolder, reader: str) -> Iterator[tuple[Key, str]]:
+    failed = {p.request: p.error or "" for p in read_predictions(run, reader) if p.finish_reason == "error"}
+    if failed:
+        for scheduled in read_lines(reads_folder(run, reader) / "requests" / "schedule.jsonl", Scheduled):
+            if scheduled.request in failed:
+                yield (reader, scheduled.view, scheduled.question), failed[scheduled.request]

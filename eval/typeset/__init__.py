@@ -1,0 +1,1 @@
+"""Tables to be published: Markdown, LaTeX, CSV."""

@@ -1,0 +1,101 @@
+"""One table in the forms that papers and programs take: Markdown, LaTeX and CSV. In each of them a cell is data."""
+
+import csv
+import io
+import re
+from dataclasses import dataclass
+
+from eval.console.tables import printable
+
+# Text, a number, or nothing.
+Entry = str | int | float | None
+Row = tuple[Entry, ...]
+
+_MARKDOWN = re.compile(r"[\\`*\[\]<>|&#~$]|(?<![A-Za-z0-9])_|_(?![A-Za-z0-9])")
+# `[` and `*` behind a line's end would be read as an argument of it.
+_LATEX = {
+    **{c: f"\\{c}" for c in "&%$#_{}"},
+    "\\": r"\textbackslash{}",
+    "~": r"\textasciitilde{}",
+    "^": r"\textasciicircum{}",
+    "<": r"\textless{}",
+    ">": r"\textgreater{}",
+    "|": r"\textbar{}",
+    "[": "{[}",
+    "*": "{*}",
+}
+# What a spreadsheet takes for the beginning of a formula.
+_FORMULA = tuple("=+-@\t")
+
+
+@dataclass(frozen=True)
+class Grid:
+    """Rows under headings; the first `words` columns are words, the others numbers.
+
+    groups: of rows, ruled off in LaTeX. notes: sentences below the table; CSV has no place for either.
+    """
+
+    headings: tuple[str, ...]
+    groups: tuple[tuple[Row, ...], ...]
+    words: int
+    notes: tuple[str, ...] = ()
+
+
+def markdown(grid: Grid) -> str:
+    """A table as GitHub and pandoc read it, padded so that the source can be read too."""
+    rows = [[_markdown(entry) for entry in row] for row in (grid.headings, *(row for group in grid.groups for row in group))]
+    widths = [max(3, *(len(row[column]) for row in rows)) for column in range(len(grid.headings))]
+    rule = [("-" * width if column < grid.words else "-" * (width - 1) + ":") for column, width in enumerate(widths)]
+    lines = [
+        [entry.ljust(width) if column < grid.words else entry.rjust(width) for column, (entry, width) in enumerate(pairs)]
+        for pairs in (list(zip(row, widths, strict=True)) for row in rows)
+    ]
+    table = "".join(f"| {' | '.join(line)} |\n" for line in (lines[0], rule, *lines[1:]))
+    return table + "".join(f"\n{_markdown(note)}\n" for note in grid.notes)
+
+
+def _markdown(entry: Entry) -> str:
+    return _MARKDOWN.sub(r"\\\g<0>", _text(entry))
+
+
+def latex(grid: Grid) -> str:
+    """A tabular with booktabs' rules, notes below it."""
+    width = len(grid.headings)
+    lines = [
+        "% needs \\usepackage{booktabs}",
+        f"\\begin{{tabular}}{{{'l' * grid.words}{'r' * (width - grid.words)}}}",
+        "\\toprule",
+    ]
+    lines += [_latex_row(grid.headings)]
+    for group in grid.groups:
+        lines += ["\\midrule", *map(_latex_row, group)]
+    lines += ["\\bottomrule"]
+    lines += [f"\\multicolumn{{{width}}}{{p{{0.95\\linewidth}}}}{{\\footnotesize {_latex(note)}}} \\\\" for note in grid.notes]
+    return "\n".join([*lines, "\\end{tabular}", ""])
+
+
+def _latex_row(row: Row) -> str:
+    return " & ".join(map(_latex, row)) + " \\\\"
+
+
+def _latex(entry: Entry) -> str:
+    return "".join(_LATEX.get(c, c) for c in _text(entry))
+
+
+def comma_separated(grid: Grid) -> str:
+    """RFC 4180: lines end in CR LF. Text that a spreadsheet would take for a formula is given an apostrophe; numbers stay."""
+    stream = io.StringIO()
+    writer = csv.writer(stream, lineterminator="\r\n")
+    writer.writerows(
+        [_plain(entry) for entry in row] for row in (grid.headings, *(row for group in grid.groups for row in group))
+    )
+    return stream.getvalue()
+
+
+def _plain(entry: Entry) -> str:
+    text = _text(entry)
+    return f"'{text}" if isinstance(entry, str) and text.startswith(_FORMULA) else text
+
+
+def _text(entry: Entry) -> str:
+    return "" if entry is None else printable(str(entry))

@@ -1,0 +1,91 @@
+"""What a reader's pipelines left in the folder that its seal covers, read as one."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+
+from extract.pipelines.diagnostics import by_digest, sampled
+from extract.pipelines.records import CandidateList, Trace, lists_of
+from extract.pipelines.step import (
+    ENVIRONMENTS,
+    TRACES,
+    TRANSCRIPT,
+    pipelines_folder,
+    read_candidates,
+    read_environments,
+    read_traces,
+)
+from offline.errors import AlteredError, ConfigurationError
+from offline.run.folder import RunFolder
+from readers.calls.caller import Transcript, check_environments, read_transcript
+from readers.records import Call, PipelineCounts, Prediction
+from readers.seal import PipelineFacts
+
+
+@dataclass(frozen=True)
+class Made:
+    """One call and its answer."""
+
+    call: Call
+    prediction: Prediction
+
+
+@dataclass(frozen=True)
+class Stored:
+    """Everything that a reader's pipelines recorded; `candidates` by digest."""
+
+    traces: tuple[Trace, ...]
+    candidates: Mapping[str, CandidateList]
+    transcript: Transcript
+    environments: tuple[dict[str, str], ...]
+
+    @cached_property
+    def calls(self) -> dict[str, Made]:
+        """Calls and answers by digest, in the order in which they were first made."""
+        both = zip(self.transcript.calls, self.transcript.predictions, strict=True)
+        return {call.digest: Made(call, prediction) for call, prediction in both}
+
+    def made(self, traces: Iterable[Trace]) -> list[Made]:
+        """The distinct calls that these traces rest on, in order of first mention."""
+        return [self.calls[name] for name in dict.fromkeys(name for trace in traces for name in trace.calls)]
+
+    def facts(self) -> PipelineFacts:
+        """What the seal states of them; ConfigurationError for one that sampled without `sampled` in its name."""
+        hot = sampled(self.traces, self.transcript)
+        if unmarked := [name for name in hot if "sampled" not in name.split("_")]:
+            raise ConfigurationError(
+                f"pipeline {unmarked[0]!r} samples, and its name does not say so in every table; call it {unmarked[0]}_sampled"
+            )
+        counts = PipelineCounts(
+            questions=len(self.traces),
+            failed=sum(failed(trace) for trace in self.traces),
+            calls=len(self.transcript.calls),
+            input_tokens=sum(call.length for call in self.transcript.calls),
+            output_tokens=sum(len(prediction.output_ids) for prediction in self.transcript.predictions),
+        )
+        return PipelineFacts(hot, counts, self.environments)
+
+
+def failed(trace: Trace) -> bool:
+    """Whether a fault left a question without an answer; an abstention that nothing went wrong with is an answer."""
+    return trace.fault is not None and (trace.answered_by == "none" or not trace.answer)
+
+
+def read_stored(run: RunFolder, reader: str) -> Stored:
+    """All of it, whose bytes `verify_reads` checks.
+
+    AlteredError unless it has the traces that the run asks for (`read_traces`), the lists and calls that those name, and what
+    answered the calls, each environment once in canonical order.
+    """
+    folder = pipelines_folder(run, reader)
+    stored = Stored(
+        traces=read_traces(run, reader),
+        candidates=by_digest(read_candidates(run, reader)),
+        transcript=read_transcript(folder / TRANSCRIPT),
+        environments=read_environments(run, reader),
+    )
+    for number, trace in enumerate(stored.traces, 1):
+        if {*lists_of(trace)} - stored.candidates.keys() or {*trace.calls} - stored.calls.keys():
+            raise AlteredError(f"{folder / TRACES}, line {number}: names a call or a candidate list that is not stored")
+    check_environments(folder / ENVIRONMENTS, stored.environments, stored.transcript)
+    return stored

@@ -1,0 +1,177 @@
+"""The extraction step of a run."""
+
+import shutil
+from collections import Counter
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from extract.frontends import check_frontend, extract, extract_by_model
+from extract.frontends.edited_catalogue import check_edit
+from extract.frontends.records import CatalogueName, Draft, Extracted
+from offline.canonical import Record, file_digest, read_lines, read_record, write_lines, write_record
+from offline.config.calls import EditedCatalogue, Extractor
+from offline.config.experiment import ResolvedExperiment
+from offline.errors import InputLinkError, OutputLinkError
+from offline.records import Status
+from offline.run.folder import MANIFEST, SIDE, RunFolder, read_manifest
+from offline.run.steps import EXTRACTION_FILES, read_data, read_extraction, upstream, write_extraction
+from readers.calls.caller import TRANSCRIPT_FILES, Caller, Recorded, check_transcript, read_transcript, write_transcript
+from readers.calls.engine_source import Progress, live_caller, spent_on
+from readers.models.pins import model_for_step
+from readers.process.parent import forbidden_paths
+from readers.records import Settings, Spent, StageCounts
+from readers.requests import SETTINGS, check_settings, tokenizer_names
+from readers.tokens.chat import ChatTokenizer, copy_tokenizer
+
+DRAFTS, NAMES, FORMS, ENVIRONMENTS = "drafts.jsonl", "names.jsonl", "forms.jsonl", "environments.json"
+# Folders of an extraction by a model: its calls, and the tokenizer that made their ids.
+CALLS, TOKENIZER = "calls", "tokenizer"
+
+
+@dataclass(frozen=True)
+class Done:
+    """What the step gives: statements of all histories by status, and what a model's calls cost, by stage.
+
+    recorded: it was written from the calls that the run had kept.
+    """
+
+    written: bool
+    recorded: bool
+    statuses: dict[Status, int]
+    stages: dict[str, StageCounts]
+    spent: Spent | None
+
+
+def extract_step(run: RunFolder, experiment: ResolvedExperiment, progress: Progress = lambda done, total: None) -> Done:
+    """Write extraction/ unless it is up to date."""
+    check_frontend(experiment)
+    recorded = False
+    if isinstance(experiment.extractor, Extractor):
+        recorded = _from_recorded(run, experiment, experiment.extractor)
+        written = recorded or _by_model(run, experiment, experiment.extractor, progress)
+    else:
+        written = run.step(
+            "extraction",
+            upstream(run, experiment, "extraction"),
+            lambda folder: write_extraction(folder, extract(read_data(run).histories, experiment)),
+        )
+    folder = run.step_folder("extraction")
+    return Done(
+        written,
+        recorded,
+        statuses(run),
+        read_transcript(folder / CALLS).counts() if (folder / CALLS).is_dir() else {},
+        spent_on(folder),
+    )
+
+
+def statuses(run: RunFolder) -> dict[Status, int]:
+    """How many statements of all histories have each status that occurs."""
+    of = {statement.text: statement.status for statement in read_extraction(run).statements}
+    return Counter(of[statement.text] for history in read_data(run).histories for statement in history.statements)
+
+
+def _by_model(run: RunFolder, experiment: ResolvedExperiment, extractor: Extractor, progress: Progress) -> bool:
+    inputs = upstream(run, experiment, "extraction")
+    found = model_for_step(run, "extraction", inputs, extractor.reader)
+    if found is None:
+        return False
+    model_folder, model = found
+
+    def write(folder: Path) -> None:
+        reader, structured = extractor.reader, extractor.constrained
+        forbidden = forbidden_paths(run, experiment)
+        with live_caller(reader, model_folder, forbidden, progress, structured=structured) as (caller, live):
+            extracted = extract_by_model(read_data(run).histories, experiment, caller)
+        write_extracted(folder, extracted, extractor.catalogue)
+        (folder / CALLS).mkdir()
+        write_transcript(folder / CALLS, caller.transcript)
+        (folder / TOKENIZER).mkdir()
+        copy_tokenizer(model_folder, folder / TOKENIZER)
+        write_record(folder / ENVIRONMENTS, live.resolved())
+        write_record(folder / SIDE, live.spent())
+
+    return run.step("extraction", {**inputs, "model": model.fingerprint}, write)
+
+
+def _from_recorded(run: RunFolder, experiment: ResolvedExperiment, extractor: Extractor) -> bool:
+    """Write extraction/ from the calls that the run keeps of an earlier one; False if it is up to date or more is needed.
+
+    They suffice if the algorithm makes those calls and no others: then only what it does with the answers has changed, as an
+    edited catalogue does. Those calls, and what they took, stay as they were. The model need not be on this machine.
+    """
+    inputs, old = upstream(run, experiment, "extraction"), run.step_folder("extraction")
+    if not (old / CALLS).is_dir() or inputs.items() <= (made := run.need("extraction").inputs).items():
+        return False
+    data = {name: digest for name, digest in inputs.items() if name != "configuration"}
+    if not data.items() <= made.items():
+        return False
+    found = model_for_step(run, "extraction", data, extractor.reader)
+    if found is not None and found[1].fingerprint != made.get("model"):
+        return False
+
+    def write(folder: Path) -> None:
+        extracted, _ = extract_again(run, experiment, extractor)
+        shutil.copytree(old, folder, ignore=shutil.ignore_patterns(MANIFEST), dirs_exist_ok=True)
+        write_extracted(folder, extracted, extractor.catalogue)
+
+    with suppress(InputLinkError, OutputLinkError):
+        return run.step("extraction", {**inputs, "model": made["model"]}, write)
+    return False
+
+
+def extract_again(run: RunFolder, experiment: ResolvedExperiment, extractor: Extractor) -> tuple[Extracted, int]:
+    """Run a frontend that asks a model again on the answers that a run keeps; what it gives, and how many calls it makes.
+
+    InputLinkError if another reader made those calls, and for the first one that comes out otherwise, OutputLinkError for the
+    first answer.
+    """
+    folder = run.step_folder("extraction")
+    recorded, path = Recorded(folder / CALLS), folder / CALLS / SETTINGS
+    settings = recorded.transcript.settings
+    if settings.reader != extractor.reader:
+        raise InputLinkError(f"{path}: not the reader {extractor.reader.name!r} as the experiment has it")
+    tokenizer = ChatTokenizer.of(extractor.reader, run.files_of(f"extraction/{TOKENIZER}"))
+    check_settings(path, extractor.reader, settings, tokenizer)
+    if read_manifest(folder).inputs.get("model") != settings.model.fingerprint:
+        raise InputLinkError(f"{path}: not the model that {MANIFEST} names")
+    caller = Caller(settings, tokenizer, recorded, recorded.seeds)
+    extracted = extract_by_model(read_data(run).histories, experiment, caller)
+    return extracted, check_transcript(recorded, caller.transcript)
+
+
+def extracted_files(extracted: Extracted) -> dict[str, tuple[Record, ...]]:
+    """The files of an extraction by a model beside the extraction itself, and their records."""
+    return {DRAFTS: extracted.drafts, NAMES: extracted.names, FORMS: extracted.forms}
+
+
+def files_by_model(settings: Settings) -> list[str]:
+    """All that an extraction by the model of these settings writes."""
+    calls = [f"{CALLS}/{name}" for name in TRANSCRIPT_FILES]
+    tokenizer = [f"{TOKENIZER}/{name}" for name in tokenizer_names(settings)]
+    return [*EXTRACTION_FILES, DRAFTS, NAMES, FORMS, ENVIRONMENTS, *calls, *tokenizer]
+
+
+def write_extracted(folder: Path, extracted: Extracted, edited: EditedCatalogue | None) -> None:
+    """Store an extraction by a model and how it came about; ConfigurationError for an edited catalogue that does not fit it."""
+    write_extraction(folder, extracted.extraction)
+    for name, records in extracted_files(extracted).items():
+        write_lines(folder / name, records)
+    if edited is not None:
+        check_edit(edited, extracted.names, file_digest(folder / NAMES), "extractor: the catalogue")
+
+
+def read_drafts(folder: Path) -> tuple[Draft, ...]:
+    """The drafts of an extraction by a model."""
+    return tuple(read_lines(folder / DRAFTS, Draft))
+
+
+def read_names(folder: Path) -> tuple[CatalogueName, ...]:
+    """Its relation names."""
+    return tuple(read_lines(folder / NAMES, CatalogueName))
+
+
+def read_environments(folder: Path) -> tuple[dict[str, str], ...]:
+    """What the engines resolved that answered its calls."""
+    return read_record(folder / ENVIRONMENTS, tuple[dict[str, str], ...])

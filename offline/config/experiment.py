@@ -1,0 +1,392 @@
+"""Experiments: what the user wants, as typed configuration; resolved, it holds everything a run needs.
+
+An experiment file names its grammar, prompt and readers; resolving replaces each name by its content, so that a run
+folder explains itself and no later edit of configs/ can change what a run says.
+"""
+
+from pathlib import Path
+from typing import Literal
+
+import msgspec
+from msgspec import UNSET, UnsetType
+
+from offline.canonical import Record
+from offline.config.analysis import Analysis, resolve_analysis
+from offline.config.calls import Extractor, ExtractorUse, PipelineSettings, PipelineUse, resolve_extractor, resolve_pipelines
+from offline.config.models import Encoder, Reader, Reranker, check_reader
+from offline.config.yaml import check, check_numbers, find_config, load_yaml
+
+# FactConsolidation on the hub: MemoryAgentBench at this commit (spec §2).
+HUB_REPOSITORY = "ai-hyz/MemoryAgentBench"
+HUB_REVISION = "7ea066982b140a19337e17e60d45d4076e042faf"
+HUB_SPLIT = "Conflict_Resolution"
+
+
+class FactConsolidationData(Record, frozen=True, tag="factconsolidation", tag_field="kind"):
+    """MemoryAgentBench FactConsolidation, from the hub or from a local JSON, JSONL or Parquet file of its shape."""
+
+    path: str | None = None
+    repository: str = HUB_REPOSITORY
+    revision: str = HUB_REVISION
+    split: str = HUB_SPLIT
+    rows: tuple[str, ...] = ()
+
+
+class PlainData(Record, frozen=True, tag="plain", tag_field="kind"):
+    """A user's own histories in the plain JSONL form (docs/data.md)."""
+
+    path: str | None = None
+    rows: tuple[str, ...] = ()
+
+
+class SyntheticData(Record, frozen=True, tag="synthetic", tag_field="kind"):
+    """A seeded stream in the project's own wording: one history for each entry of `statements`."""
+
+    seed: int = 7
+    statements: tuple[int, ...] = (400,)
+    questions: int = 20
+    rows: tuple[str, ...] = ()
+
+
+class VersionsData(Record, frozen=True, tag="versions", tag_field="kind"):
+    """A seeded stream in which each key that is asked about is stated V times: one history for each V of `versions`.
+
+    statements: of each history. questions: about each. dated: statements carry a timestamp, and positions are ranks.
+    """
+
+    seed: int = 7
+    versions: tuple[int, ...] = (2, 4, 8, 16)
+    questions: int = 25
+    statements: int = 600
+    dated: bool = False
+    rows: tuple[str, ...] = ()
+
+
+class PluginData(Record, frozen=True, tag="plugin", tag_field="kind"):
+    """A third party's loader (entry point group `coldread.loaders`)."""
+
+    loader: str
+    path: str | None = None
+    options: dict[str, str] = {}
+    rows: tuple[str, ...] = ()
+
+
+# Data that is drawn, and comes from no file.
+Drawn = SyntheticData | VersionsData
+Data = FactConsolidationData | PlainData | SyntheticData | VersionsData | PluginData
+
+
+class GrammarForms(Record, frozen=True):
+    """The sentence forms of one grammar.
+
+    `relations` maps a relation name to forms with `{subject}` and `{object}`; `no_fact` and `unresolved` list forms, plain
+    sentences or with `{any}` in them, whose texts carry no fact, or must be left to the reader.
+    """
+
+    name: str
+    relations: dict[str, tuple[str, ...]]
+    no_fact: tuple[str, ...] = ()
+    unresolved: tuple[str, ...] = ()
+
+
+class Prompt(Record, frozen=True):
+    """What a reader is told. `user` holds `{evidence}` and `{question}`; `heading` opens the evidence text."""
+
+    name: str
+    system: str
+    user: str
+    heading: str
+    no_evidence: str
+
+
+class ReaderUse(Record, frozen=True):
+    """A reader by name or in full, the views that it reads, and the pipelines that it serves (extract/pipelines).
+
+    views: all frozen ones if left out; none may be named only where pipelines are.
+    """
+
+    use: str | Reader
+    views: tuple[str, ...] | UnsetType = UNSET
+    output_cap: int | None = None
+    batch_size: int | None = None
+    pipelines: tuple[str, ...] = ()
+
+
+class ViewSettings(Record, frozen=True):
+    """Settings of the views; a regime gives the defaults (`REGIMES`).
+
+    `budget`: characters of evidence, heading included, -1 for no limit. `unresolved_percent`: the share of the budget that
+    unresolved records may take when it binds. `hops`: depth 0 to hops-1 of subjects. `k`: facts a retrieval view ranks.
+    `length_unit`: what random_disjoint matches, characters or tokens of the first configured reader.
+    """
+
+    budget: int = 60_000
+    unresolved_percent: int = 25
+    hops: int = 5
+    k: int = 100
+    seed: int = 7
+    length_unit: Literal["characters", "tokens"] = "characters"
+    tokenizer: Literal["ascii", "unicode"] = "ascii"
+    incomplete_parse: Literal["raw_history", "keep"] = "keep"
+    empty_selection: Literal["raw_history", "latest_state"] = "raw_history"
+
+
+# The two regimes of the compiler paper (spec §5). The output cap belongs to the readers of the grid.
+REGIMES: dict[str, ViewSettings] = {
+    "shared": ViewSettings(),
+    "grid": ViewSettings(budget=-1, incomplete_parse="raw_history", empty_selection="latest_state"),
+}
+REGIME_OUTPUT_CAPS = {"shared": 64, "grid": 32}
+
+
+class ViewOverrides(Record, frozen=True):
+    """The settings that an experiment changes against its regime."""
+
+    budget: int | None = None
+    unresolved_percent: int | None = None
+    hops: int | None = None
+    k: int | None = None
+    seed: int | None = None
+    length_unit: Literal["characters", "tokens"] | None = None
+    tokenizer: Literal["ascii", "unicode"] | None = None
+    incomplete_parse: Literal["raw_history", "keep"] | None = None
+    empty_selection: Literal["raw_history", "latest_state"] | None = None
+
+
+class RetrievalNumbers(Record, frozen=True):
+    """Numbers of the retrieval views beside fact_bm25; the compiler paper's (appendices C and I).
+
+    `chunk_tokens`: tokens of a chunk, or the encoder's window, if that is smaller. `chunk_k`: chunks shown. `candidates`: what
+    a reranker scores, and how deep rankings are fused. `rrf`: the constant of reciprocal rank fusion. `windows`: sliding
+    windows shown, out of `window_candidates`.
+    """
+
+    chunk_tokens: int = 512
+    chunk_k: int = 10
+    candidates: int = 100
+    rrf: int = 60
+    windows: int = 24
+    window_candidates: int = 64
+
+
+class RetrievalUse(RetrievalNumbers, frozen=True):
+    """How an experiment retrieves: its embedding model and its reranker, by name or in full."""
+
+    encoder: str | Encoder | None = None
+    reranker: str | Reranker | None = None
+
+
+class RetrievalSettings(RetrievalNumbers, frozen=True):
+    """The same, resolved."""
+
+    encoder: Encoder | None = None
+    reranker: Reranker | None = None
+
+
+class Frontend(Record, frozen=True):
+    """How statements become triples. `grammar` names the forms of the grammar frontend."""
+
+    kind: str = "grammar"
+    grammar: str | None = None
+
+
+class Experiment(Record, frozen=True):
+    """An experiment as the user writes it."""
+
+    name: str
+    data: Data
+    frontend: Frontend
+    views: tuple[str, ...]
+    readers: tuple[ReaderUse, ...] = ()
+    regime: Literal["shared", "grid"] = "shared"
+    settings: ViewOverrides = ViewOverrides()
+    prompt: str = "reader"
+    retrieval: RetrievalUse | UnsetType = UNSET
+    analysis: Analysis | UnsetType = UNSET
+    extractor: ExtractorUse | UnsetType = UNSET
+    pipelines: PipelineUse | UnsetType = UNSET
+
+
+class ReaderPlan(Record, frozen=True):
+    """A resolved reader, its views and its pipelines."""
+
+    reader: Reader
+    views: tuple[str, ...]
+    pipelines: tuple[str, ...] | UnsetType = UNSET
+
+    @property
+    def answered(self) -> tuple[str, ...]:
+        """All that it answers questions through: its views, then its pipelines."""
+        return (*self.views, *(self.pipelines or ()))
+
+
+class ResolvedExperiment(Record, frozen=True):
+    """An experiment with every name replaced by its content; what a run folder's experiment.yaml holds."""
+
+    name: str
+    data: Data
+    limit: int | None
+    frontend: Frontend
+    grammar: GrammarForms | None
+    views: tuple[str, ...]
+    settings: ViewSettings
+    prompt: Prompt
+    readers: tuple[ReaderPlan, ...]
+    retrieval: RetrievalSettings | UnsetType = UNSET
+    analysis: Analysis | UnsetType = UNSET
+    extractor: Extractor | UnsetType = UNSET
+    pipelines: PipelineSettings | UnsetType = UNSET
+    format: Literal[1] = 1
+
+    @property
+    def served(self) -> tuple[str, ...]:
+        """The pipelines that any reader serves, in order of first mention."""
+        return tuple(dict.fromkeys(name for plan in self.readers for name in plan.pipelines or ()))
+
+    @property
+    def answered(self) -> tuple[str, ...]:
+        """All that questions are answered through: the views, then the pipelines."""
+        return (*self.views, *self.served)
+
+
+def _plan(use: ReaderUse, experiment: Experiment, where: str) -> ReaderPlan:
+    reader = use.use if isinstance(use.use, Reader) else load_yaml(find_config("readers", use.use, Path(where).parent), Reader)
+    own_cap = REGIME_OUTPUT_CAPS[experiment.regime] if reader.output_cap == -1 else reader.output_cap
+    reader = msgspec.structs.replace(
+        reader,
+        output_cap=own_cap if use.output_cap is None else use.output_cap,
+        batch_size=reader.batch_size if use.batch_size is None else use.batch_size,
+    )
+    # An empty list of views meant all of them before there were pipelines.
+    views = () if use.pipelines and use.views == () else use.views or experiment.views
+    check_reader(reader, where)
+    check(_is_file_name(reader.name), f"{where}: reader name {reader.name!r} must be letters, digits, '.', '_' and '-'")
+    check(len(set(views)) == len(views), f"{where}: reader {reader.name!r} names a view twice")
+    for view in views:
+        check(
+            view in experiment.views,
+            f"{where}: reader {reader.name!r} reads the view {view!r}, which is not frozen; add it to `views`",
+        )
+    check(len(set(use.pipelines)) == len(use.pipelines), f"{where}: reader {reader.name!r} names a pipeline twice")
+    for name in use.pipelines:
+        check(_is_file_name(name), f"{where}: pipeline name {name!r} must be letters, digits, '.', '_' and '-'")
+    check(
+        not set(use.pipelines) & set(experiment.views),
+        f"{where}: reader {reader.name!r}: a pipeline cannot share the name of a view",
+    )
+    return ReaderPlan(reader=reader, views=views, pipelines=use.pipelines or UNSET)
+
+
+def _extractor(experiment: Experiment, where: str) -> Extractor | UnsetType:
+    """The extractor section, resolved; ConfigurationError where the frontend and the section do not go together."""
+    kind, use = experiment.frontend.kind, experiment.extractor
+    if use is UNSET:
+        check(kind not in ("llm", "hybrid"), f"{where}: the {kind} frontend needs a model: `extractor: {{reader: NAME}}`")
+        return UNSET
+    check(kind != "grammar", f"{where}: the grammar frontend asks no model; remove `extractor`")
+    return resolve_extractor(use, where)
+
+
+def _pipelines(experiment: Experiment, where: str) -> PipelineSettings | UnsetType:
+    """The pipelines section, resolved; UNSET where no reader serves any."""
+    if any(use.pipelines for use in experiment.readers):
+        return resolve_pipelines(experiment.pipelines or PipelineUse(), where)
+    check(experiment.pipelines is UNSET, f"{where}: no reader names `pipelines`, so this section would set nothing")
+    return UNSET
+
+
+def _retrieval(use: RetrievalUse, where: str) -> RetrievalSettings:
+    """The retrieval section with its models' files read."""
+    beside = Path(where).parent
+    encoder, reranker = use.encoder, use.reranker
+    if isinstance(encoder, str):
+        encoder = load_yaml(find_config("encoders", encoder, beside), Encoder)
+    if isinstance(reranker, str):
+        reranker = load_yaml(find_config("rerankers", reranker, beside), Reranker)
+    numbers = {name: getattr(use, name) for name in RetrievalNumbers.__struct_fields__}
+    for name, value in numbers.items():
+        check(value > 0, f"{where}: retrieval: {name} must be positive")
+    check(
+        use.windows <= use.window_candidates,
+        f"{where}: retrieval: {use.windows} windows cannot be chosen out of {use.window_candidates} window_candidates",
+    )
+    for model in (encoder, reranker):
+        check(
+            model is None or (model.batch_size > 0 and model.max_tokens > 0),
+            f"{where}: retrieval: batch_size and max_tokens of a model must be positive",
+        )
+    return RetrievalSettings(encoder=encoder, reranker=reranker, **numbers)
+
+
+def _is_file_name(name: str) -> bool:
+    """Whether a name can be a file's and a folder's: letters, digits and ._-, neither hidden nor one of a run's own files."""
+    plain = all(c.isascii() and (c.isalnum() or c in "._-") for c in name)
+    return bool(name) and plain and not name.startswith(".") and not name.endswith((".json", ".jsonl"))
+
+
+def resolve(experiment: Experiment, limit: int | None, where: str) -> ResolvedExperiment:
+    """The experiment with its grammar, prompt and readers filled in; ConfigurationError for what cannot be.
+
+    `where` is the experiment's file: it names the place in errors, and files that it names may lie beside it.
+    """
+    settings = msgspec.structs.replace(
+        REGIMES[experiment.regime],
+        **{key: value for key, value in msgspec.structs.asdict(experiment.settings).items() if value is not None},
+    )
+    check(_is_file_name(experiment.name), f"{where}: name {experiment.name!r} must be letters, digits, '.', '_' and '-'")
+    check(settings.budget == -1 or settings.budget > 0, f"{where}: budget must be positive, or -1 for no limit")
+    check(settings.hops >= 1 and settings.k >= 1, f"{where}: hops and k must be at least 1")
+    check(0 <= settings.unresolved_percent <= 100, f"{where}: unresolved_percent must lie in 0..100")
+    check(limit is None or limit > 0, f"{where}: --limit must be at least 1")
+    check(len(set(experiment.views)) == len(experiment.views) > 0, f"{where}: views must be given, each once")
+    for view in experiment.views:
+        check(_is_file_name(view), f"{where}: view name {view!r} must be letters, digits, '.', '_' and '-'")
+        check(view != "evidence", f"{where}: a view cannot be called 'evidence', the name of the packets' text file")
+    if isinstance(experiment.data, SyntheticData):
+        check(
+            experiment.data.questions > 0 and len(experiment.data.statements) > 0,
+            f"{where}: synthetic data needs at least one size in statements and one question",
+        )
+    grammar = None
+    if experiment.frontend.kind == "grammar":
+        check(
+            experiment.frontend.grammar is not None,
+            f"{where}: the grammar frontend needs `grammar`, a name in configs/grammars",
+        )
+        grammar = load_yaml(find_config("grammars", str(experiment.frontend.grammar), Path(where).parent), GrammarForms)
+    prompt = load_yaml(find_config("prompts", experiment.prompt, Path(where).parent), Prompt)
+    check(
+        "{evidence}" in prompt.user and "{question}" in prompt.user,
+        f"{where}: prompt {prompt.name!r}: `user` must hold {{evidence}} and {{question}}",
+    )
+    check(len(prompt.heading.splitlines()) == 1, f"{where}: prompt {prompt.name!r}: `heading` must be one line")
+    plans = tuple(_plan(use, experiment, where) for use in experiment.readers)
+    names = [plan.reader.name for plan in plans]
+    check(len(set(names)) == len(names), f"{where}: two readers share a name")
+    analysis = experiment.analysis
+    if analysis is not UNSET:
+        answered = {plan.reader.name: plan.answered for plan in plans}
+        known = (*experiment.views, *(name for plan in plans for name in plan.pipelines or ()))
+        analysis = resolve_analysis(analysis, known, answered, where)
+    # Where the data lies is not what it is: the run records the source's sha256 instead of a path of this machine.
+    data = experiment.data if isinstance(experiment.data, Drawn) else msgspec.structs.replace(experiment.data, path=None)
+    frontend = experiment.frontend
+    if grammar is not None:
+        frontend = msgspec.structs.replace(frontend, grammar=grammar.name)
+    resolved = ResolvedExperiment(
+        name=experiment.name,
+        data=data,
+        limit=limit,
+        frontend=frontend,
+        grammar=grammar,
+        views=experiment.views,
+        settings=settings,
+        prompt=prompt,
+        readers=plans,
+        retrieval=UNSET if experiment.retrieval is UNSET else _retrieval(experiment.retrieval, where),
+        analysis=analysis,
+        extractor=_extractor(experiment, where),
+        pipelines=_pipelines(experiment, where),
+    )
+    check_numbers(msgspec.to_builtins(resolved), where)
+    return resolved

@@ -1,0 +1,212 @@
+"""What retrieval models do for a run, done once and kept: vectors of passages and questions, scores of candidate pairs."""
+
+import shutil
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from offline.canonical import storage, write_lines, write_record
+from offline.config.experiment import ResolvedExperiment, RetrievalSettings
+from offline.config.models import Encoder, Reranker
+from offline.errors import ModelError
+from offline.memory import Memory
+from offline.passages import Chunk, Passage, cut, passages
+from offline.run.folder import RunFolder
+from offline.run.steps import MODEL_STEPS, ModelWork, compiled, model_work, read_data, upstream
+from offline.vectors import (
+    SCORES,
+    PairScores,
+    Retrieval,
+    Role,
+    TextRow,
+    check_vectors,
+    read_vectors,
+    text_digest,
+    write_vectors,
+)
+from readers.encoders.embedding import EmbeddingModel
+from readers.encoders.journalled import in_slices
+from readers.encoders.process import Call, model_process
+from readers.encoders.reranking import RerankingModel
+from readers.models.pins import model_for_step
+from readers.records import Encoded, Model, RerankedBy
+
+# What was finished of a step that was interrupted; gone when it is done.
+JOURNAL = ".encode"
+# Of the models, beside what they made.
+ENCODER, RERANKER = "encoder.json", "reranker.json"
+# (texts or pairs done, in all)
+Progress = Callable[[int, int], None]
+
+
+@dataclass(frozen=True)
+class Encoding:
+    """A run whose texts a model works on: where finished slices are kept, and who is told how far it is."""
+
+    run: RunFolder
+    experiment: ResolvedExperiment
+    journal: Path
+    progress: Progress
+
+    @property
+    def numbers(self) -> RetrievalSettings:
+        """The retrieval settings."""
+        return self.experiment.retrieval or RetrievalSettings()
+
+
+@dataclass(frozen=True)
+class EncodedTexts:
+    """What an embedding model made: float32[texts, dimension], which text each row is, and where it cut chunks."""
+
+    facts: Encoded
+    rows: list[TextRow]
+    matrix: NDArray[np.float32]
+    chunks: list[Chunk]
+
+
+def vectors_step(run: RunFolder, experiment: ResolvedExperiment, progress: Progress) -> bool:
+    """Write vectors/; True if it was written. Without the model on this machine, vectors that are up to date stay."""
+    job = Encoding(run, experiment, run.path / JOURNAL, progress)
+    encoder = job.numbers.encoder
+    assert encoder is not None  # model_work refuses an experiment whose views need one and that names none
+
+    def write(out: Path, folder: Path, model: Model) -> None:
+        made = encode_texts(job, encoder, folder, model)
+        write_vectors(out, made.rows, made.matrix, made.chunks)
+        write_record(out / ENCODER, made.facts)
+
+    return _step(job, "vectors", encoder, write)
+
+
+def reranked_step(run: RunFolder, experiment: ResolvedExperiment, progress: Progress) -> bool:
+    """Write reranked/; True if it was written. Without the model on this machine, scores that are up to date stay."""
+    job = Encoding(run, experiment, run.path / JOURNAL, progress)
+    reranker = job.numbers.reranker
+    assert reranker is not None  # as above
+
+    def write(out: Path, folder: Path, model: Model) -> None:
+        facts, scores = score_pairs(job, reranker, folder, model)
+        write_lines(out / SCORES, scores)
+        write_record(out / RERANKER, facts)
+
+    return _step(job, "reranked", reranker, write)
+
+
+def _step(job: Encoding, step: str, pinned: Encoder | Reranker, write: Callable[[Path, Path, Model], None]) -> bool:
+    """A step whose output a pinned model makes: `write(out, the model's folder, the model)`; True if it was written."""
+    inputs = upstream(job.run, job.experiment, step)
+    found = model_for_step(job.run, step, inputs, pinned)
+    if found is None:
+        return False
+    folder, model = found
+    return job.run.step(step, {**inputs, "model": model.fingerprint}, lambda out: write(out, folder, model))
+
+
+def clear_leftovers(run: RunFolder, work: ModelWork) -> None:
+    """Put away what an interrupted step had finished, and steps that an earlier experiment of this unsealed run needed."""
+    needed = {"vectors": work.units, "reranked": work.stages}
+    with storage(run.path / JOURNAL):
+        for name in (JOURNAL, *(step for step in MODEL_STEPS if not needed[step] and not run.sealed_readers())):
+            shutil.rmtree(run.path / name, ignore_errors=True)
+
+
+def encode_texts(job: Encoding, encoder: Encoder, folder: Path, model: Model) -> EncodedTexts:
+    """Vectors of all passages that views rank by them, and of all questions, each distinct text once."""
+    with model_process(EmbeddingModel, encoder, str(folder), whose=f"encoder {encoder.name!r}") as call:
+        passages_of, queries, chunks = _texts(job, call)
+        environment = call("describe")
+        total = len(passages_of) + len(queries)
+
+        def encode(role: Role, texts: list[str], before: int) -> tuple[NDArray[np.float32], int]:
+            def work(some: list[str]) -> tuple[NDArray[np.float32], int]:
+                return call("encode", role, some, encoder.batch_size), call("cut", role, some)
+
+            key = (encoder, model.fingerprint, environment, role)
+            return in_slices(job.journal, key, texts, encoder.batch_size, work, lambda done: job.progress(before + done, total))
+
+        of_passages, passages_cut = encode("passage", passages_of, 0)
+        of_queries, queries_cut = encode("query", queries, len(passages_of))
+    matrix = np.concatenate([part for part in (of_passages, of_queries) if len(part)])
+    check_vectors(matrix, encoder.name)
+    facts = Encoded(
+        encoder=encoder,
+        model=model,
+        environment=environment,
+        passages=len(passages_of),
+        queries=len(queries),
+        dimension=matrix.shape[1],
+        cut=passages_cut + queries_cut,
+    )
+    rows = [TextRow("passage", text_digest(text)) for text in passages_of]
+    return EncodedTexts(facts, rows + [TextRow("query", text_digest(text)) for text in queries], matrix, chunks)
+
+
+def _texts(job: Encoding, call: Call) -> tuple[list[str], list[str], list[Chunk]]:
+    """Distinct passages and questions in order of first appearance, and the chunks that the encoder's tokenizer cuts."""
+    units = model_work(job.experiment).units
+    chunks: list[Chunk] = []
+    texts: dict[str, None] = {}
+    for memory, _ in compiled(job.run, job.experiment):
+        for unit in units:
+            if unit == "chunk":
+                own = _chunks(memory, call, job.numbers.chunk_tokens)
+                chunks += own
+                found: Sequence[Passage] = passages(own, memory.lines)
+            else:
+                found = memory.corpus(unit).passages
+            texts.update((passage.text, None) for passage in found)
+    return list(texts), list(dict.fromkeys(question.text for question in read_data(job.run).questions)), chunks
+
+
+def _chunks(memory: Memory, call: Call, limit: int) -> list[Chunk]:
+    """A history's chunks of whole records: so many tokens at most, or as many as the encoder's window holds."""
+    lines, limit = memory.lines, min(limit, call("room"))
+    # What a line break costs between two lines, which differs by tokenizer.
+    alone, joined = call("count", ["a", "a\na"])
+    sizes = [size + joined - 2 * alone for size in call("count", [line.text for line in lines])]
+    return cut(memory.history.id, lines, sizes, limit, lambda text: call("spans", text, limit))
+
+
+def score_pairs(job: Encoding, reranker: Reranker, folder: Path, model: Model) -> tuple[RerankedBy, list[PairScores]]:
+    """Scores of every question with the best passages of its first stages, each distinct pair once."""
+    candidates = _candidates(job)
+    pairs = [(query, passage) for query, found in candidates.items() for passage in found]
+    with model_process(RerankingModel, reranker, str(folder), whose=f"reranker {reranker.name!r}") as call:
+        environment = call("describe")
+        values, full = in_slices(
+            job.journal,
+            (reranker, model.fingerprint, environment),
+            pairs,
+            reranker.batch_size,
+            lambda some: call("score", some, reranker.batch_size),
+            lambda done: job.progress(done, len(pairs)),
+        )
+    if wrong := int((~np.isfinite(values)).sum()):
+        raise ModelError(f"reranker {reranker.name!r}: {wrong} scores are no numbers; try another dtype")
+    score_of = dict(zip(pairs, values[:, 0], strict=True))
+    scores = [
+        PairScores(
+            query=text_digest(query),
+            passages=tuple(text_digest(passage) for passage in found),
+            # The shortest decimal that gives the same float32 again.
+            scores=tuple(str(score_of[query, passage]) for passage in found),
+        )
+        for query, found in candidates.items()
+    ]
+    return RerankedBy(reranker=reranker, model=model, environment=environment, pairs=len(pairs), cut=full), scores
+
+
+def _candidates(job: Encoding) -> Mapping[str, dict[str, None]]:
+    """For every question text, the passages to score: the best of each first stage, in each history that it is asked about."""
+    work = model_work(job.experiment)
+    vectors = read_vectors(job.run.step_folder("vectors")) if work.units else None
+    candidates: dict[str, dict[str, None]] = {question.text: {} for question in read_data(job.run).questions}
+    for memory, about in compiled(job.run, job.experiment, Retrieval(job.numbers, vectors)):
+        for question in about:
+            for unit, first in work.stages:
+                best = memory.corpus(unit).rank(first, question.text, job.numbers.candidates)
+                candidates[question.text].update((passage.text, None) for passage in best)
+    return candidates

@@ -1,0 +1,1 @@
+"""Which model: pins, fingerprints, the hub, models behind a server."""

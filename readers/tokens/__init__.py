@@ -1,0 +1,1 @@
+"""Chats as token ids: chat templates, and how ids are stored."""
