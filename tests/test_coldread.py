@@ -374,7 +374,7 @@ def test_a_wheel_carries_every_package_and_its_configuration_under_its_own_name(
         archive.extractall(site)
     tops = {path.name for path in site.iterdir() if not path.name.endswith(".dist-info")}
     assert tops == {"offline", "readers", "extract", "eval", "coldread.py", "coldread_configs"}
-    assert (site / "eval" / "report_page" / "page.html").is_file()
+    assert (site / "eval" / "report" / "assets" / "page.html").is_file()
     # From the wheel alone, away from the source tree: a shipped experiment runs to its packets.
     script = "import sys; sys.path.insert(0, sys.argv.pop(1)); import coldread; print(coldread.__file__); coldread.main()"
     command = [

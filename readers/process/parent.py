@@ -20,8 +20,8 @@ from offline.config.models import Reader
 from offline.errors import AlteredError, ConfigurationError, EngineError, GuardError, ModelError, StateError
 from offline.run.folder import RunFolder
 from readers.engines import EngineStart
+from readers.process import worker
 from readers.process.guard import Forbidden
-from readers.process.parent import worker
 from readers.records import MOST_ID, Decoding, Output
 
 # How long an engine may load and answer a batch where its reader sets no limit: a large model off a slow disk, a batch of

@@ -1,7 +1,7 @@
 """The process of one reader: token ids come in on a pipe, token ids go out on a pipe.
 
-It is started by readers/process/parent.py as `python -m readers.worker`, knows no path of the run except the ones it must not
-open, and ends when its input ends. Whatever a library prints goes to standard error.
+It is started by parent.py as `python -m readers.process.worker`, knows no path of the run except the ones it must not open,
+and ends when its input ends. Whatever a library prints goes to standard error.
 """
 
 import os
