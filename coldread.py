@@ -21,7 +21,8 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from offline.canonical import write_bytes
 from offline.errors import ColdreadError, CommandError, ConfigurationError, StorageError
-from offline.run.folder import REPORT, TOKENIZERS, RunFolder
+from offline.run.folder import REPORT, TOKENIZERS
+from offline.run.opened import OpenRun
 
 app = typer.Typer(
     help="Freeze what a reader may see, let pinned readers read it once, seal what they said, open the labels last.",
@@ -42,9 +43,9 @@ Limit = Annotated[int | None, typer.Option(help="Questions of each row, at most;
 _messages = Console(stderr=True)
 
 
-def _published(folder: Path) -> RunFolder:
+def _published(folder: Path) -> OpenRun:
     """A run for a command that needs no tokenizer: it may have been published without the tokenizers' files."""
-    return RunFolder(folder, may_lack=TOKENIZERS)
+    return OpenRun(folder, may_lack=TOKENIZERS)
 
 
 def _say(step: str, what: str) -> None:
@@ -147,11 +148,11 @@ def run(
         estimate = estimates.dry_run(plan, _say, estimates.Rates(input_rate, output_rate))
         _print(as_json, estimate, lambda console: tables.estimate(console, estimate))
         return
-    folder = RunFolder(out or steps.default_out(plan.experiment))
+    folder = OpenRun(out or steps.default_out(plan.experiment))
     with _bars("extract", "calls") as extracting, _bars("encode", "texts") as encoding, _progress() as progress:
         steps.run_all(folder, plan, until, _say, steps.Watch(extracting, encoding, progress))
     scored = until == "score" and bool(plan.experiment.readers)
-    summary = score_summary(folder, plan.experiment) if scored else {}
+    summary = score_summary(folder) if scored else {}
     _print(
         as_json,
         {"run": str(folder.path), **summary},
@@ -172,14 +173,14 @@ def load(
     """Write histories and questions, and the labels apart from them."""
     from eval import run as steps
 
-    place = RunFolder(folder)
+    place = OpenRun(folder)
     if experiment is not None:
         steps.start(place, steps.make_plan(experiment, data, limit), _say)
     elif limit is not None:
         raise CommandError("--limit is part of the configuration; give it together with --experiment")
     else:
         with place.lock():
-            steps.load(place, place.experiment(), data, _say)
+            steps.load(place, data, _say)
     _print(as_json, {"run": str(folder), "step": "load"}, lambda console: None)
 
 
@@ -196,29 +197,27 @@ def extract(
     """Turn statements into triples with the experiment's frontend, or compare those triples with a reference."""
     from eval import run as steps
 
-    place = RunFolder(folder)
+    place = OpenRun(folder)
     if against is not None:
         _extract_against(place, against, gold, as_json)
         return
     if gold:
         raise CommandError("--gold goes with --against REFERENCE")
     with place.lock(), _bars("extract", "calls") as progress:
-        steps.extract(place, place.experiment(), _say, progress)
+        steps.extract(place, _say, progress)
     _print(as_json, {"run": str(folder), "step": "extract"}, lambda console: None)
 
 
-def _extract_against(place: RunFolder, against: str, gold: bool, as_json: bool) -> None:
+def _extract_against(place: OpenRun, against: str, gold: bool, as_json: bool) -> None:
     from eval.console import extraction as tables
     from eval.extraction.against import compare_extractions, find_reference
     from eval.labels import open_labels
-    from offline.run.steps import fresh
 
     with place.lock():
-        experiment = place.experiment()
-        fresh(place, experiment, "extraction")
-        reference = find_reference(place, experiment, against)
+        place.fresh("extraction")
+        reference = find_reference(place, against)
         golds = open_labels(place, "extract --against") if gold else None
-        result = compare_extractions(place, experiment, reference, golds)
+        result = compare_extractions(place, reference, golds)
     _print(as_json, result, lambda console: tables.quality(console, result))
 
 
@@ -255,15 +254,14 @@ def encode(
 
     if batch_size is not None and not check:
         raise CommandError("--batch-size goes with --check; a run's own batch size stands in its experiment")
-    place = RunFolder(folder)
+    place = OpenRun(folder)
     result: dict[str, Any] = {"run": str(folder), "step": "encode"}
     with place.lock(), _bars("encode", "texts") as progress:
         if check:
-            result |= recheck(place, place.experiment(), batch_size, progress("again"))
+            result |= recheck(place, batch_size, progress("again"))
         else:
-            experiment = place.experiment()
-            steps.encode(place, experiment, _say, progress)
-            if model_work(experiment) == ModelWork((), ()):
+            steps.encode(place, _say, progress)
+            if model_work(place.experiment) == ModelWork((), ()):
                 _say("encode", "nothing to do: no view of this run needs an embedding model or a reranker")
     _print(as_json, result, lambda console: tables.recheck(console, result) if check else None)
 
@@ -279,15 +277,14 @@ def freeze(
     from eval.replay import check_packets
     from readers.read import make_measure
 
-    place = RunFolder(folder)
-    experiment = place.experiment()
+    place = OpenRun(folder)
     result: dict[str, Any] = {"run": str(folder), "step": "freeze"}
     if check:
-        result["packets_identical"] = check_packets(place, experiment, make_measure(place, experiment)[0])
+        result["packets_identical"] = check_packets(place, make_measure(place)[0])
         _say("freeze", f"{result['packets_identical']} packets derived again, all identical")
     else:
         with place.lock():
-            steps.freeze(place, experiment, _say)
+            steps.freeze(place, _say)
     _print(as_json, result, lambda console: None)
 
 
@@ -301,9 +298,9 @@ def read(
     from eval import run as steps
     from readers.seal import read_seal
 
-    place = RunFolder(folder)
+    place = OpenRun(folder)
     with place.lock(), _progress() as progress:
-        steps.read_all(place, place.experiment(), reader, _say, progress)
+        steps.read_all(place, reader, _say, progress)
     seals = {name: read_seal(place, name).root for name in place.sealed_readers()}
     _print(as_json, {"run": str(folder), "step": "read", "seals": seals}, lambda console: None)
 
@@ -319,11 +316,11 @@ def probe(
     from eval import run as steps
     from eval.console import tables
 
-    place = RunFolder(folder)
+    place = OpenRun(folder)
     with place.lock():
-        experiment = place.experiment()
+        experiment = place.experiment
         name = reader or next((plan.reader.name for plan in experiment.readers), "")
-        certificate, environment = steps.probe(place, experiment, name, sample)
+        certificate, environment = steps.probe(place, name, sample)
     result = {"run": str(folder), "reader": name, "certificate": msgspec.to_builtins(certificate), "environment": environment}
     _print(as_json, result, lambda console: tables.certificate(console, result))
 
@@ -352,12 +349,12 @@ def score(
     if any(option is not None for option in (name, id_field, text_field, by, out)):
         raise CommandError("--name, --id-field, --text-field, --by and --out go with --predictions FILE")
     with place.lock():
-        score_run(place, place.experiment())
-    _print(as_json, score_summary(place, place.experiment()), lambda console: tables.scores(console, place))
+        score_run(place)
+    _print(as_json, score_summary(place), lambda console: tables.scores(console, place))
 
 
 def _score_others(
-    place: RunFolder,
+    place: OpenRun,
     file: Path,
     name: str | None,
     fields: tuple[str | None, str | None, str | None],
@@ -379,7 +376,7 @@ def _score_others(
     _print(as_json, result, lambda console: tables.unsealed(console, result))
 
 
-def _check_out(place: RunFolder, out: Path, *inputs: Path) -> None:
+def _check_out(place: OpenRun, out: Path, *inputs: Path) -> None:
     """ConfigurationError for an --out that would change the run, or what is read."""
     if out.resolve().is_relative_to(place.path.resolve()):
         raise ConfigurationError(f"--out {out} lies in the run, which holds nothing but its steps; choose another place")
@@ -407,14 +404,12 @@ def coverage(
     from eval.analysis.coverage import coverage as count
     from eval.console import coverage as tables
     from eval.labels import open_labels
-    from offline.run.steps import fresh
 
     at = _numbers(curve)
     place = _published(folder)
     with place.lock():
-        experiment = place.experiment()
-        fresh(place, experiment, "packets")
-        result = count(place, experiment, open_labels(place, "coverage"), at)
+        place.fresh("packets")
+        result = count(place, open_labels(place, "coverage"), at)
 
     def human(console: Console) -> None:
         tables.coverage(console, result, by)
@@ -433,18 +428,16 @@ def labels(folder: RunArgument, as_json: Json = False) -> None:
     from eval.labels import open_labels
     from eval.score import read_all_scores
     from offline.errors import StateError
-    from offline.run.steps import fresh
 
     place = _published(folder)
     with place.lock():
-        experiment = place.experiment()
-        fresh(place, experiment, "extraction")
+        place.fresh("extraction")
         names = population_names(place)
         try:
             scores, note = read_all_scores(place), {}
         except StateError as error:
             scores, note = None, {"note": str(error)}
-        result = note | audit_labels(place, experiment, open_labels(place, "labels"), names, scores)
+        result = note | audit_labels(place, open_labels(place, "labels"), names, scores)
     _print(as_json, result, lambda console: tables.labels(console, result))
 
 
@@ -470,7 +463,7 @@ def replay(
         links.append({"link": link, "detail": detail})
         _say(link, detail)
 
-    skipped = audit(RunFolder(folder), report, tokens=tokens, tokenizers=tokenizer)
+    skipped = audit(OpenRun(folder), report, tokens=tokens, tokenizers=tokenizer)
     sealed = any(link["link"] == "seal" for link in links)
     left = f"; skipped: {', '.join(skipped)}" if skipped else "" if sealed else "; no reader is sealed"
     _say("done", f"what was checked replays{left}" if left else "every link replays")
@@ -545,14 +538,14 @@ def table(
 ) -> None:
     """Print the main table of a scored run, to be published: accuracy, costs, seals. Opens no label."""
     from eval.analysis.main_table import main_table
-    from eval.analysis.scored import read_scored
+    from eval.analysis.scored import open_scored
     from eval.typeset import grid
     from eval.typeset.main_table import flat, grids
 
     place = _published(folder)
     if out is not None:
         _check_out(place, out)
-    result = main_table(read_scored(place), metric, by is not None, published)
+    result = main_table(open_scored(place), metric, by is not None, published)
     if as_json or form is Format.JSON:
         text = json.dumps(result, indent=1) + "\n"
     elif form is Format.CSV:
@@ -603,15 +596,15 @@ def contrast(
     as_json: Json = False,
 ) -> None:
     """Set two views of a scored reader side by side, question by question. Opens no label, writes nothing."""
-    from eval.analysis.contrasts import Asked, summary
-    from eval.analysis.scored import read_scored
+    from eval.analysis.contrasts import ContrastQuery, summary
+    from eval.analysis.scored import open_scored
     from eval.console import contrasts as tables
     from eval.records import Contrast, Interaction
     from eval.typeset import contrasts as contrast_grids
     from eval.typeset import grid
 
-    asked = Asked(a, b, reader, view, population)
-    result = summary(read_scored(_published(folder)), asked, metric, evidence=evidence)
+    asked = ContrastQuery(a, b, reader, view, population)
+    result = summary(open_scored(_published(folder)), asked, metric, evidence=evidence)
     if as_json or form in (None, Format.JSON):
         _print(as_json or form is Format.JSON, result, lambda console: tables.contrast(console, result))
         return

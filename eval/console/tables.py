@@ -13,9 +13,8 @@ from rich.text import Text
 from eval.analysis.fallbacks import fallback_lines, fallbacks
 from eval.analysis.provenance import extracted_by, extraction_words
 from eval.score import read_cells
-from offline.run.folder import RunFolder
-from offline.run.steps import read_data
-from readers.seal import ended_by_cap
+from offline.run.opened import OpenRun
+from readers.sealed import sealed_reader
 
 _DIRECTIONS = frozenset("\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
 # Columns of a line that is cut.
@@ -42,7 +41,7 @@ def percent(count: int, of: int) -> str:
     return f"{100 * count / of:.2f}" if of else "-"
 
 
-def scores(console: Console, run: RunFolder) -> None:
+def scores(console: Console, run: OpenRun) -> None:
     """One table a reader: accuracy by view, hop class and, where there are several, history length, with Wilson intervals; and
     what made the triples.
 
@@ -50,8 +49,8 @@ def scores(console: Console, run: RunFolder) -> None:
     left out retrieved records, to the evidence budget or to its input cap. Below, a line for each view of which the output cap
     ended answers, or that shows fallbacks.
     """
-    questions = len(read_data(run).questions)
-    for plan in run.experiment().readers:
+    questions = len(run.data.questions)
+    for plan in run.experiment.readers:
         cells = read_cells(run, plan.reader.name)
         blind = blind_text(all(cell.blind for cell in cells))
         others = [name for name in cells[0].correct if name != "subem"]
@@ -75,11 +74,11 @@ def scores(console: Console, run: RunFolder) -> None:
                 *counts,
             )
         console.print(table)
-        for view, count in ended_by_cap(run, plan.reader.name).items():
+        for view, count in sealed_reader(run, plan.reader.name).ended_by_cap.items():
             cap = f"the output cap of {plan.reader.output_cap} tokens"
             line = f"{plan.reader.name}, {view}: {count} of {questions} answers ended by {cap}, scored as they stand"
             console.print(escape(line), highlight=False, soft_wrap=True)
-    views = list(dict.fromkeys(view for plan in run.experiment().readers for view in plan.views))
+    views = list(dict.fromkeys(view for plan in run.experiment.readers for view in plan.views))
     for line in fallback_lines(fallbacks(run, views), questions):
         console.print(escape(line), highlight=False, soft_wrap=True)
     console.print(printable(f"extraction: {extraction_words(extracted_by(run))}"), markup=False, highlight=False)
