@@ -26,6 +26,7 @@ from eval.statistics import bootstrap, holm, mcnemar
 from eval.typeset.contrasts import contrast_grid, flat, interaction_grid
 from offline.canonical import read_lines
 from offline.config.analysis import Analysis, DeclaredContrast, DeclaredInteraction
+from offline.run.folder import EXPERIMENT
 from offline.run.opened import OpenRun
 
 ANALYSIS = {
@@ -107,7 +108,9 @@ def answered(scored: ScoredRun, right: dict[tuple[str, str], set[str]], **more: 
         for (reader, view), questions in scored.scores.items()
     }
     experiment = msgspec.structs.replace(scored.experiment, **more)
-    return replace(scored, scores=scores, metrics=("subem",), experiment=experiment)
+    run = OpenRun(scored.run.path)
+    run.once(EXPERIMENT, "experiment", lambda: experiment)
+    return replace(scored, run=run, scores=scores, metrics=("subem",))
 
 
 def ada(*numbers: int) -> set[str]:

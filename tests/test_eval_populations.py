@@ -5,7 +5,6 @@ Carl moved, from Oslo to Bergen, where no river is known.
 """
 
 import shutil
-import tempfile
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -20,6 +19,7 @@ from eval.labels import read_labels
 from offline.config.analysis import Analysis
 from offline.config.experiment import ResolvedExperiment
 from offline.errors import CommandError, ConfigurationError
+from offline.run.folder import EXPERIMENT
 from offline.run.opened import OpenRun
 
 NONE: Sequence[str] = ()
@@ -43,10 +43,9 @@ def declaring(run: OpenRun, declared: Mapping[str, Sequence[str]]) -> ResolvedEx
 def found(run: OpenRun, *names: str, declared: Mapping[str, Sequence[str]] = {}) -> dict[str, frozenset[str]]:
     if not declared:
         return populations(run, read_labels(run), names)
-    with tempfile.TemporaryDirectory() as folder:
-        copy = OpenRun(Path(shutil.copytree(run.path, Path(folder) / "run")))
-        copy.create(declaring(copy, declared))
-        return populations(copy, read_labels(copy), names)
+    other = OpenRun(run.path)
+    other.once(EXPERIMENT, "experiment", lambda: declaring(run, declared))
+    return populations(other, read_labels(other), names)
 
 
 @pytest.fixture(scope="module")

@@ -292,7 +292,7 @@ def test_an_interrupted_writer_leaves_the_old_version_and_nothing_else(run: RunF
 KILLED = """
 import os, signal, sys
 from pathlib import Path
-from offline.run.folder import OpenRun
+from offline.run.folder import RunFolder
 
 def write(folder):
     (folder / "half.txt").write_text("half")

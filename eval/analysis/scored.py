@@ -27,11 +27,15 @@ class ScoredRun:
     """A verified run and what contrasts need of it. scores: by reader and view, then by question, in schedule order."""
 
     run: OpenRun
-    experiment: ResolvedExperiment
     seals: Mapping[str, Seal]
     metrics: tuple[str, ...]
     scores: Mapping[tuple[str, str], Scores]
     texts: Mapping[str, str]
+
+    @property
+    def experiment(self) -> ResolvedExperiment:
+        """The run's experiment."""
+        return self.run.experiment
 
     @property
     def analysis(self) -> Analysis:
@@ -85,14 +89,14 @@ def open_scored(run: OpenRun) -> ScoredRun:
 
 
 def _open(run: OpenRun) -> ScoredRun:
-    experiment = run.experiment
     seals = verify_run(run)
     metrics = stored_metrics(run)
     scores: dict[tuple[str, str], dict[str, Score]] = {}
-    for plan in experiment.readers:
+    for plan in run.experiment.readers:
         for score in read_scores(run, plan.reader.name):
             scores.setdefault((plan.reader.name, score.view), {})[score.question] = score
-    return ScoredRun(run, experiment, seals, metrics, scores, {question.id: question.text for question in run.data.questions})
+    texts = {question.id: question.text for question in run.data.questions}
+    return ScoredRun(run, seals, metrics, scores, texts)
 
 
 def by_hops(scores: Scores, members: frozenset[str], population: str) -> Iterator[tuple[HopClass, list[str]]]:
