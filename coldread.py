@@ -139,14 +139,15 @@ def run(
     """Do everything: load, extract, encode, freeze, read, score. Steps that are up to date are skipped."""
     from eval import dry_run as estimates
     from eval import run as steps
-    from eval.console import tables
+    from eval.console.dry_run import estimate as print_estimate
+    from eval.console.scores import scores as print_scores
     from eval.score import score_summary
 
     plan = steps.make_plan(experiment, data, limit)
     steps.check_until(until)
     if dry_run:
         estimate = estimates.dry_run(plan, _say, estimates.Rates(input_rate, output_rate))
-        _print(as_json, estimate, lambda console: tables.estimate(console, estimate))
+        _print(as_json, estimate, lambda console: print_estimate(console, estimate))
         return
     folder = OpenRun(out or steps.default_out(plan.experiment))
     with _bars("extract", "calls") as extracting, _bars("encode", "texts") as encoding, _progress() as progress:
@@ -156,7 +157,7 @@ def run(
     _print(
         as_json,
         {"run": str(folder.path), **summary},
-        lambda console: tables.scores(console, folder) if scored else None,
+        lambda console: print_scores(console, folder) if scored else None,
     )
     if scored:
         _say("done", f"{folder.path}: audit it with `coldread replay {shlex.quote(str(folder.path))}`")
@@ -228,15 +229,17 @@ def catalogue(
     as_json: Json = False,
 ) -> None:
     """Show the relations of a model's extraction and the names that each was found under, with facts and examples."""
-    from eval.extraction import catalogue as found
+    from eval.console.catalogue import catalogue as print_catalogue
+    from eval.extraction.catalogue import catalogue as read_catalogue
+    from eval.extraction.catalogue import write_edited
 
     place = _published(folder)
     with place.lock():
-        relations = found.catalogue(place)
+        relations = read_catalogue(place)
         if out is not None:
-            found.write_edited(place, out)
+            write_edited(place, out)
     result = {"run": str(folder), "relations": relations}
-    _print(as_json, result, lambda console: found.show(console, relations))
+    _print(as_json, result, lambda console: print_catalogue(console, relations))
 
 
 @app.command()
@@ -248,7 +251,7 @@ def encode(
 ) -> None:
     """Make the vectors and the rerank scores that retrieval views rank by; resumes an interrupted encoding."""
     from eval import run as steps
-    from eval.console import tables
+    from eval.console.models import recheck as print_recheck
     from offline.run.steps import ModelWork, model_work
     from readers.encoders.recheck import recheck
 
@@ -263,7 +266,7 @@ def encode(
             steps.encode(place, _say, progress)
             if model_work(place.experiment) == ModelWork((), ()):
                 _say("encode", "nothing to do: no view of this run needs an embedding model or a reranker")
-    _print(as_json, result, lambda console: tables.recheck(console, result) if check else None)
+    _print(as_json, result, lambda console: print_recheck(console, result) if check else None)
 
 
 @app.command()
@@ -314,7 +317,7 @@ def probe(
 ) -> None:
     """Measure whether outputs depend on batch, order or a warm cache; on a sealed run, whether they come out again."""
     from eval import run as steps
-    from eval.console import tables
+    from eval.console.models import certificate as print_certificate
 
     place = OpenRun(folder)
     with place.lock():
@@ -322,7 +325,7 @@ def probe(
         name = reader or next((plan.reader.name for plan in experiment.readers), "")
         certificate, environment = steps.probe(place, name, sample)
     result = {"run": str(folder), "reader": name, "certificate": msgspec.to_builtins(certificate), "environment": environment}
-    _print(as_json, result, lambda console: tables.certificate(console, result))
+    _print(as_json, result, lambda console: print_certificate(console, result))
 
 
 @app.command()
@@ -339,7 +342,7 @@ def score(
     as_json: Json = False,
 ) -> None:
     """Open the labels and score sealed predictions, or those of a file. Refuses an unsealed or altered run."""
-    from eval.console import tables
+    from eval.console.scores import scores as print_scores
     from eval.score import score_run, score_summary
 
     place = _published(folder)
@@ -350,7 +353,7 @@ def score(
         raise CommandError("--name, --id-field, --text-field, --by and --out go with --predictions FILE")
     with place.lock():
         score_run(place)
-    _print(as_json, score_summary(place), lambda console: tables.scores(console, place))
+    _print(as_json, score_summary(place), lambda console: print_scores(console, place))
 
 
 def _score_others(
@@ -478,10 +481,10 @@ def show(
 ) -> None:
     """Print one question's whole story."""
     from eval.analysis.question import show as story
-    from eval.console import tables
+    from eval.console.question import story as print_story
 
     result = story(_published(folder), question)
-    _print(as_json, result, lambda console: tables.story(console, result))
+    _print(as_json, result, lambda console: print_story(console, result))
 
 
 @app.command()
@@ -495,11 +498,11 @@ def compare(
 ) -> None:
     """Compare two scored readers of the same packets, question by question. Opens no label, writes nothing."""
     from eval.analysis.compare import compare as paired
-    from eval.console import tables
+    from eval.console.compare import compare as print_compare
 
     place = _published(folder)
     result = paired(place, a, place if other is None else _published(other), b, metric)
-    _print(as_json, result, lambda console: tables.compare(console, result))
+    _print(as_json, result, lambda console: print_compare(console, result))
 
 
 class Format(StrEnum):
@@ -567,7 +570,7 @@ def report(
     as_json: Json = False,
 ) -> None:
     """Write a scored run as one page: tables, plots, every question. It asks the network for nothing. Opens no label."""
-    from eval.console import tables
+    from eval.console.scores import scores as print_scores
     from eval.report.page import write_report
 
     place = _published(folder)
@@ -575,7 +578,7 @@ def report(
         _check_out(place, out)
     with place.lock():
         result = write_report(place, out)
-    _print(as_json, result, lambda console: tables.scores(console, place))
+    _print(as_json, result, lambda console: print_scores(console, place))
     _say(
         "report",
         f"{result['report']}: {result['bytes'] / 1e6:.1f} MB, {result['questions']} questions, {result['answers']} answers",
@@ -642,7 +645,7 @@ def pin(
     as_json: Json = False,
 ) -> None:
     """Look a model up and print its pin: commit, fingerprint, licence, and what its chat template does."""
-    from eval.console import tables
+    from eval.console.models import pin as print_pin
     from readers.describe import describe
     from readers.pin_file import reader_that_names, write_pin
 
@@ -652,7 +655,7 @@ def pin(
         write_pin(write, found.model)
         _say("pin", f"written into {write}")
     result = msgspec.to_builtins(found)
-    _print(as_json, result, lambda console: tables.pin(console, result))
+    _print(as_json, result, lambda console: print_pin(console, result))
 
 
 def _print_error(error: ColdreadError) -> None:

@@ -12,9 +12,9 @@ from eval.analysis.exchanges import Exchange, read_exchanges
 from eval.analysis.provenance import extracted_by
 from eval.analysis.published import Published, published
 from eval.analysis.scored import ScoredRun
-from eval.console.tables import percent
 from eval.score import sealed_blind
 from eval.statistics import wilson
+from eval.wording import percent
 from offline.canonical import read_record
 from offline.config.experiment import ReaderPlan
 from offline.config.models import pin_text
