@@ -21,7 +21,8 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from offline.canonical import write_bytes
 from offline.errors import ColdreadError, CommandError, ConfigurationError, StorageError
-from offline.run.folder import REPORT, TOKENIZERS, RunFolder
+from offline.run.folder import REPORT, TOKENIZERS
+from offline.run.opened import OpenRun
 
 app = typer.Typer(
     help="Freeze what a reader may see, let pinned readers read it once, seal what they said, open the labels last.",
@@ -60,9 +61,9 @@ Limit = Annotated[int | None, typer.Option(help="Questions of each row, at most;
 _messages = Console(stderr=True)
 
 
-def _published(folder: Path) -> RunFolder:
+def _published(folder: Path) -> OpenRun:
     """A run for a command that needs no tokenizer: it may have been published without the tokenizers' files."""
-    return RunFolder(folder, may_lack=TOKENIZERS)
+    return OpenRun(folder, may_lack=TOKENIZERS)
 
 
 def _say(step: str, what: str) -> None:
@@ -156,24 +157,25 @@ def run(
     """Do everything: load, extract, encode, freeze, read, score. Steps that are up to date are skipped."""
     from eval import dry_run as estimates
     from eval import run as steps
-    from eval.console import tables
+    from eval.console.dry_run import estimate as print_estimate
+    from eval.console.scores import scores as print_scores
     from eval.score import score_summary
 
     plan = steps.make_plan(experiment, data, limit)
     steps.check_until(until)
     if dry_run:
         estimate = estimates.dry_run(plan, _say, estimates.Rates(input_rate, output_rate))
-        _print(as_json, estimate, lambda console: tables.estimate(console, estimate))
+        _print(as_json, estimate, lambda console: print_estimate(console, estimate))
         return
-    folder = RunFolder(out or steps.default_out(plan.experiment))
+    folder = OpenRun(out or steps.default_out(plan.experiment))
     with _bars("extract", "calls") as extracting, _bars("encode", "texts") as encoding, _progress() as progress:
         steps.run_all(folder, plan, until, _say, steps.Watch(extracting, encoding, progress))
     scored = until == "score" and bool(plan.experiment.readers)
-    summary = score_summary(folder, plan.experiment) if scored else {}
+    summary = score_summary(folder) if scored else {}
     _print(
         as_json,
         {"run": str(folder.path), **summary},
-        lambda console: tables.scores(console, folder) if scored else None,
+        lambda console: print_scores(console, folder) if scored else None,
     )
     if scored:
         _say("done", f"{folder.path}: audit it with `coldread replay {shlex.quote(str(folder.path))}`")
@@ -190,14 +192,14 @@ def load(
     """Write histories and questions, and the labels apart from them."""
     from eval import run as steps
 
-    place = RunFolder(folder)
+    place = OpenRun(folder)
     if experiment is not None:
         steps.start(place, steps.make_plan(experiment, data, limit), _say)
     elif limit is not None:
         raise CommandError("--limit is part of the configuration; give it together with --experiment")
     else:
         with place.lock():
-            steps.load(place, place.experiment(), data, _say)
+            steps.load(place, data, _say)
     _print(as_json, {"run": str(folder), "step": "load"}, lambda console: None)
 
 
@@ -214,29 +216,27 @@ def extract(
     """Turn statements into triples with the experiment's frontend, or compare those triples with a reference."""
     from eval import run as steps
 
-    place = RunFolder(folder)
+    place = OpenRun(folder)
     if against is not None:
         _extract_against(place, against, gold, as_json)
         return
     if gold:
         raise CommandError("--gold goes with --against REFERENCE")
     with place.lock(), _bars("extract", "calls") as progress:
-        steps.extract(place, place.experiment(), _say, progress)
+        steps.extract(place, _say, progress)
     _print(as_json, {"run": str(folder), "step": "extract"}, lambda console: None)
 
 
-def _extract_against(place: RunFolder, against: str, gold: bool, as_json: bool) -> None:
+def _extract_against(place: OpenRun, against: str, gold: bool, as_json: bool) -> None:
     from eval.console import extraction as tables
     from eval.extraction.against import compare_extractions, find_reference
     from eval.labels import open_labels
-    from offline.run.steps import fresh
 
     with place.lock():
-        experiment = place.experiment()
-        fresh(place, experiment, "extraction")
-        reference = find_reference(place, experiment, against)
+        place.fresh("extraction")
+        reference = find_reference(place, against)
         golds = open_labels(place, "extract --against") if gold else None
-        result = compare_extractions(place, experiment, reference, golds)
+        result = compare_extractions(place, reference, golds)
     _print(as_json, result, lambda console: tables.quality(console, result))
 
 
@@ -247,15 +247,17 @@ def catalogue(
     as_json: Json = False,
 ) -> None:
     """Show the relations of a model's extraction and the names that each was found under, with facts and examples."""
-    from eval.extraction import catalogue as found
+    from eval.console.catalogue import catalogue as print_catalogue
+    from eval.extraction.catalogue import catalogue as read_catalogue
+    from eval.extraction.catalogue import write_edited
 
     place = _published(folder)
     with place.lock():
-        relations = found.catalogue(place)
+        relations = read_catalogue(place)
         if out is not None:
-            found.write_edited(place, out)
+            write_edited(place, out)
     result = {"run": str(folder), "relations": relations}
-    _print(as_json, result, lambda console: found.show(console, relations))
+    _print(as_json, result, lambda console: print_catalogue(console, relations))
 
 
 @app.command()
@@ -267,23 +269,22 @@ def encode(
 ) -> None:
     """Make the vectors and the rerank scores that retrieval views rank by; resumes an interrupted encoding."""
     from eval import run as steps
-    from eval.console import tables
+    from eval.console.models import recheck as print_recheck
     from offline.run.steps import ModelWork, model_work
     from readers.encoders.recheck import recheck
 
     if batch_size is not None and not check:
         raise CommandError("--batch-size goes with --check; a run's own batch size stands in its experiment")
-    place = RunFolder(folder)
+    place = OpenRun(folder)
     result: dict[str, Any] = {"run": str(folder), "step": "encode"}
     with place.lock(), _bars("encode", "texts") as progress:
         if check:
-            result |= recheck(place, place.experiment(), batch_size, progress("again"))
+            result |= recheck(place, batch_size, progress("again"))
         else:
-            experiment = place.experiment()
-            steps.encode(place, experiment, _say, progress)
-            if model_work(experiment) == ModelWork((), ()):
+            steps.encode(place, _say, progress)
+            if model_work(place.experiment) == ModelWork((), ()):
                 _say("encode", "nothing to do: no view of this run needs an embedding model or a reranker")
-    _print(as_json, result, lambda console: tables.recheck(console, result) if check else None)
+    _print(as_json, result, lambda console: print_recheck(console, result) if check else None)
 
 
 @app.command()
@@ -297,15 +298,14 @@ def freeze(
     from eval.replay import check_packets
     from readers.read import make_measure
 
-    place = RunFolder(folder)
-    experiment = place.experiment()
+    place = OpenRun(folder)
     result: dict[str, Any] = {"run": str(folder), "step": "freeze"}
     if check:
-        result["packets_identical"] = check_packets(place, experiment, make_measure(place, experiment)[0])
+        result["packets_identical"] = check_packets(place, make_measure(place)[0])
         _say("freeze", f"{result['packets_identical']} packets derived again, all identical")
     else:
         with place.lock():
-            steps.freeze(place, experiment, _say)
+            steps.freeze(place, _say)
     _print(as_json, result, lambda console: None)
 
 
@@ -319,9 +319,9 @@ def read(
     from eval import run as steps
     from readers.seal import read_seal
 
-    place = RunFolder(folder)
+    place = OpenRun(folder)
     with place.lock(), _progress() as progress:
-        steps.read_all(place, place.experiment(), reader, _say, progress)
+        steps.read_all(place, reader, _say, progress)
     seals = {name: read_seal(place, name).root for name in place.sealed_readers()}
     _print(as_json, {"run": str(folder), "step": "read", "seals": seals}, lambda console: None)
 
@@ -335,15 +335,15 @@ def probe(
 ) -> None:
     """Measure whether outputs depend on batch, order or a warm cache; on a sealed run, whether they come out again."""
     from eval import run as steps
-    from eval.console import tables
+    from eval.console.models import certificate as print_certificate
 
-    place = RunFolder(folder)
+    place = OpenRun(folder)
     with place.lock():
-        experiment = place.experiment()
+        experiment = place.experiment
         name = reader or next((plan.reader.name for plan in experiment.readers), "")
-        certificate, environment = steps.probe(place, experiment, name, sample)
+        certificate, environment = steps.probe(place, name, sample)
     result = {"run": str(folder), "reader": name, "certificate": msgspec.to_builtins(certificate), "environment": environment}
-    _print(as_json, result, lambda console: tables.certificate(console, result))
+    _print(as_json, result, lambda console: print_certificate(console, result))
 
 
 @app.command()
@@ -360,7 +360,7 @@ def score(
     as_json: Json = False,
 ) -> None:
     """Open the labels and score sealed predictions, or those of a file. Refuses an unsealed or altered run."""
-    from eval.console import tables
+    from eval.console.scores import scores as print_scores
     from eval.score import score_run, score_summary
 
     place = _published(folder)
@@ -370,12 +370,12 @@ def score(
     if any(option is not None for option in (name, id_field, text_field, by, out)):
         raise CommandError("--name, --id-field, --text-field, --by and --out go with --predictions FILE")
     with place.lock():
-        score_run(place, place.experiment())
-    _print(as_json, score_summary(place, place.experiment()), lambda console: tables.scores(console, place))
+        score_run(place)
+    _print(as_json, score_summary(place), lambda console: print_scores(console, place))
 
 
 def _score_others(
-    place: RunFolder,
+    place: OpenRun,
     file: Path,
     name: str | None,
     fields: tuple[str | None, str | None, str | None],
@@ -397,7 +397,7 @@ def _score_others(
     _print(as_json, result, lambda console: tables.unsealed(console, result))
 
 
-def _check_out(place: RunFolder, out: Path, *inputs: Path) -> None:
+def _check_out(place: OpenRun, out: Path, *inputs: Path) -> None:
     """ConfigurationError for an --out that would change the run, or what is read."""
     if out.resolve().is_relative_to(place.path.resolve()):
         raise ConfigurationError(f"--out {out} lies in the run, which holds nothing but its steps; choose another place")
@@ -425,14 +425,12 @@ def coverage(
     from eval.analysis.coverage import coverage as count
     from eval.console import coverage as tables
     from eval.labels import open_labels
-    from offline.run.steps import fresh
 
     at = _numbers(curve)
     place = _published(folder)
     with place.lock():
-        experiment = place.experiment()
-        fresh(place, experiment, "packets")
-        result = count(place, experiment, open_labels(place, "coverage"), at)
+        place.fresh("packets")
+        result = count(place, open_labels(place, "coverage"), at)
 
     def human(console: Console) -> None:
         tables.coverage(console, result, by)
@@ -451,18 +449,16 @@ def labels(folder: RunArgument, as_json: Json = False) -> None:
     from eval.labels import open_labels
     from eval.score import read_all_scores
     from offline.errors import StateError
-    from offline.run.steps import fresh
 
     place = _published(folder)
     with place.lock():
-        experiment = place.experiment()
-        fresh(place, experiment, "extraction")
+        place.fresh("extraction")
         names = population_names(place)
         try:
             scores, note = read_all_scores(place), {}
         except StateError as error:
             scores, note = None, {"note": str(error)}
-        result = note | audit_labels(place, experiment, open_labels(place, "labels"), names, scores)
+        result = note | audit_labels(place, open_labels(place, "labels"), names, scores)
     _print(as_json, result, lambda console: tables.labels(console, result))
 
 
@@ -488,7 +484,7 @@ def replay(
         links.append({"link": link, "detail": detail})
         _say(link, detail)
 
-    skipped = audit(RunFolder(folder), report, tokens=tokens, tokenizers=tokenizer)
+    skipped = audit(OpenRun(folder), report, tokens=tokens, tokenizers=tokenizer)
     sealed = any(link["link"] == "seal" for link in links)
     left = f"; skipped: {', '.join(skipped)}" if skipped else "" if sealed else "; no reader is sealed"
     _say("done", f"what was checked replays{left}" if left else "every link replays")
@@ -503,10 +499,10 @@ def show(
 ) -> None:
     """Print one question's whole story."""
     from eval.analysis.question import show as story
-    from eval.console import tables
+    from eval.console.question import story as print_story
 
     result = story(_published(folder), question)
-    _print(as_json, result, lambda console: tables.story(console, result))
+    _print(as_json, result, lambda console: print_story(console, result))
 
 
 @app.command()
@@ -520,11 +516,11 @@ def compare(
 ) -> None:
     """Compare two scored readers of the same packets, question by question. Opens no label, writes nothing."""
     from eval.analysis.compare import compare as paired
-    from eval.console import tables
+    from eval.console.compare import compare as print_compare
 
     place = _published(folder)
     result = paired(place, a, place if other is None else _published(other), b, metric)
-    _print(as_json, result, lambda console: tables.compare(console, result))
+    _print(as_json, result, lambda console: print_compare(console, result))
 
 
 class Format(StrEnum):
@@ -563,14 +559,14 @@ def table(
 ) -> None:
     """Print the main table of a scored run, to be published: accuracy, costs, seals. Opens no label."""
     from eval.analysis.main_table import main_table
-    from eval.analysis.scored import read_scored
+    from eval.analysis.scored import open_scored
     from eval.typeset import grid
     from eval.typeset.main_table import flat, grids
 
     place = _published(folder)
     if out is not None:
         _check_out(place, out)
-    result = main_table(read_scored(place), metric, by is not None, published)
+    result = main_table(open_scored(place), metric, by is not None, published)
     if as_json or form is Format.JSON:
         text = json.dumps(result, indent=1) + "\n"
     elif form is Format.CSV:
@@ -592,7 +588,7 @@ def report(
     as_json: Json = False,
 ) -> None:
     """Write a scored run as one page: tables, plots, every question. It asks the network for nothing. Opens no label."""
-    from eval.console import tables
+    from eval.console.scores import scores as print_scores
     from eval.report.page import write_report
 
     place = _published(folder)
@@ -600,7 +596,7 @@ def report(
         _check_out(place, out)
     with place.lock():
         result = write_report(place, out)
-    _print(as_json, result, lambda console: tables.scores(console, place))
+    _print(as_json, result, lambda console: print_scores(console, place))
     _say(
         "report",
         f"{result['report']}: {result['bytes'] / 1e6:.1f} MB, {result['questions']} questions, {result['answers']} answers",
@@ -621,15 +617,15 @@ def contrast(
     as_json: Json = False,
 ) -> None:
     """Set two views of a scored reader side by side, question by question. Opens no label, writes nothing."""
-    from eval.analysis.contrasts import Asked, summary
-    from eval.analysis.scored import read_scored
+    from eval.analysis.contrasts import ContrastQuery, summary
+    from eval.analysis.scored import open_scored
     from eval.console import contrasts as tables
     from eval.records import Contrast, Interaction
     from eval.typeset import contrasts as contrast_grids
     from eval.typeset import grid
 
-    asked = Asked(a, b, reader, view, population)
-    result = summary(read_scored(_published(folder)), asked, metric, evidence=evidence)
+    asked = ContrastQuery(a, b, reader, view, population)
+    result = summary(open_scored(_published(folder)), asked, metric, evidence=evidence)
     if as_json or form in (None, Format.JSON):
         _print(as_json or form is Format.JSON, result, lambda console: tables.contrast(console, result))
         return
@@ -667,7 +663,7 @@ def pin(
     as_json: Json = False,
 ) -> None:
     """Look a model up and print its pin: commit, fingerprint, licence, and what its chat template does."""
-    from eval.console import tables
+    from eval.console.models import pin as print_pin
     from readers.describe import describe
     from readers.pin_file import reader_that_names, write_pin
 
@@ -677,7 +673,7 @@ def pin(
         write_pin(write, found.model)
         _say("pin", f"written into {write}")
     result = msgspec.to_builtins(found)
-    _print(as_json, result, lambda console: tables.pin(console, result))
+    _print(as_json, result, lambda console: print_pin(console, result))
 
 
 def _print_error(error: ColdreadError) -> None:

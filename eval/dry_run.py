@@ -25,8 +25,8 @@ from offline.config.models import Encoder, Reader, Reranker
 from offline.config.yaml import find_config, load_yaml
 from offline.errors import ModelError
 from offline.loaders import kind_of
-from offline.run.folder import RunFolder
-from offline.run.steps import ModelWork, compiled, model_work, read_data, read_evidence, read_packets
+from offline.run.opened import OpenRun
+from offline.run.steps import ModelWork, model_work
 from offline.views.retrieval import lexical
 from readers.calls.caller import Caller, Prepared
 from readers.certificate import SAMPLE, spread
@@ -65,12 +65,12 @@ def dry_run(plan: Plan, say: Say, rates: Rates) -> dict[str, Any]:
         readers=tuple(replace(p, views=tuple(dict.fromkeys(stand_ins[view] for view in p.views))) for p in wanted.readers),
     )
     with tempfile.TemporaryDirectory(prefix="coldread-dry-run-") as name:
-        run = RunFolder(Path(name) / "run")
+        run = OpenRun(Path(name) / "run")
         run_all(run, Plan(experiment, plan.data), "freeze", say, Watch(_silent, _silent, _silent))
         extraction = _extraction(run, wanted, rates)
         readers = {}
         for given, plain in zip(wanted.readers, experiment.readers, strict=True):
-            readers[given.reader.name] = _estimate(run, experiment, plain, [stand_ins[view] for view in given.views], rates)
+            readers[given.reader.name] = _estimate(run, plain, [stand_ins[view] for view in given.views], rates)
             readers[given.reader.name]["tokens_counted"] &= all(stand_ins[view] == view for view in given.views)
             if given.pipelines:
                 readers[given.reader.name]["pipelines"] = _pipelines(run, wanted, given)
@@ -101,7 +101,7 @@ def _without_model(experiment: ResolvedExperiment, say: Say) -> ResolvedExperime
     return with_grammar(experiment, grammar)
 
 
-def _extraction(run: RunFolder, experiment: ResolvedExperiment, rates: Rates) -> dict[str, Any] | None:
+def _extraction(run: OpenRun, experiment: ResolvedExperiment, rates: Rates) -> dict[str, Any] | None:
     """What extraction by a model would cost: each distinct text asked about once, nothing repaired or mapped.
 
     `at_most`: of another frontend than `llm`, which spares calls by what it learns from their answers.
@@ -110,7 +110,7 @@ def _extraction(run: RunFolder, experiment: ResolvedExperiment, rates: Rates) ->
     if not isinstance(extractor, Extractor):
         return None
     reader = extractor.reader
-    found, texts = find_tokenizer(reader), distinct_texts(read_data(run).histories)
+    found, texts = find_tokenizer(reader), distinct_texts(run.data.histories)
     result: dict[str, Any] = {"model": reader.name, "statements": len(texts), "at_most": experiment.frontend.kind != "llm"}
     if found.folder is None:
         return {**result, "calls": -(-result["statements"] // extractor.statements), "note": found.note}
@@ -139,11 +139,11 @@ def _silent(model: str) -> Callable[..., None]:
     return lambda *counts: None
 
 
-def _encoding(run: RunFolder, experiment: ResolvedExperiment, numbers: RetrievalSettings, work: ModelWork) -> dict[str, Any]:
+def _encoding(run: OpenRun, experiment: ResolvedExperiment, numbers: RetrievalSettings, work: ModelWork) -> dict[str, Any]:
     """What retrieval models would do: texts to encode and pairs to score (about, where a tokenizer cuts chunks), downloads."""
     texts, pairs = set(), 0
     lengths = 4 * numbers.chunk_tokens
-    for memory, about in compiled(run, experiment):
+    for memory, about in run.compiled():
         sizes = {}
         for unit in {*work.units, *(unit for unit, _ in work.stages)}:
             found = memory.corpus(f"chunk{lengths}" if unit == "chunk" else unit).passages
@@ -151,7 +151,7 @@ def _encoding(run: RunFolder, experiment: ResolvedExperiment, numbers: Retrieval
             texts |= {passage.text for passage in found} if unit in work.units else set()
         asked = len({question.text for question in about})
         pairs += sum(asked * min(numbers.candidates, sizes[unit]) for unit, _ in work.stages)
-    questions = len({question.text for question in read_data(run).questions})
+    questions = len({question.text for question in run.data.questions})
     models: tuple[tuple[Encoder | Reranker | None, dict[str, int]], ...] = (
         (numbers.encoder if work.units else None, {"passages": len(texts), "questions": questions}),
         (numbers.reranker if work.stages else None, {"pairs": pairs}),
@@ -168,9 +168,7 @@ def _download(model: Encoder | Reranker) -> dict[str, Any] | None:
         return None if lacking is None else {"model": lacking.model, "bytes": lacking.size}
 
 
-def _estimate(
-    run: RunFolder, experiment: ResolvedExperiment, plan: ReaderPlan, views: Sequence[str], rates: Rates
-) -> dict[str, Any]:
+def _estimate(run: OpenRun, plan: ReaderPlan, views: Sequence[str], rates: Rates) -> dict[str, Any]:
     """Requests and tokens of one reader: counted with its tokenizer if that is to be had, else guessed from characters.
 
     views: what stands for each of its views, one as often as it stands for another. Tokens and minutes are with the
@@ -182,14 +180,14 @@ def _estimate(
     counted = folder is not None
     inputs: Mapping[str, Mapping[Any, int]]
     if folder is not None:
-        requests = freeze_requests(run, experiment, plan, folder, whole=lacking is None)
+        requests = freeze_requests(run, plan, folder, whole=lacking is None)
         of = {request.digest: request.length for request in requests.requests}
         inputs = {view: {s.request: of[s.request] for s in requests.schedule if s.view == view} for view in plan.views}
         if requests.settings.transport is not UNSET:
             counted, note = False, "its tokenizer is the server's: four bytes are taken for a token"
             inputs = {view: {name: size // 4 for name, size in each.items()} for view, each in inputs.items()}
     else:
-        inputs = _guess(run, experiment, plan)
+        inputs = _guess(run, plan)
     # A request that views share is read once; views that a stand-in stands for share none with it.
     again = [inputs[view] for number, view in enumerate(views) if view in views[:number]]
     shared = {name: size for each in inputs.values() for name, size in each.items()}
@@ -200,7 +198,7 @@ def _estimate(
     into, out = rates.input or reader.input_rate, rates.output or reader.output_rate
     seconds = tokens / into + answers * min(ANSWER_TOKENS, reader.output_cap) / out if into and out else None
     return {
-        "scheduled": len(views) * len(read_data(run).questions),
+        "scheduled": len(views) * len(run.data.questions),
         "requests": len(sizes),
         "input_tokens": tokens,
         "tokens_counted": counted,
@@ -220,7 +218,7 @@ def _readings(reader: Reader) -> int:
     return 1 + in_batches + warm
 
 
-def _pipelines(run: RunFolder, experiment: ResolvedExperiment, plan: ReaderPlan) -> dict[str, int]:
+def _pipelines(run: OpenRun, experiment: ResolvedExperiment, plan: ReaderPlan) -> dict[str, int]:
     """What is known of a reader's pipelines before anything is answered: answers to give, and the first wave of calls."""
     waves: list[int] = []
 
@@ -231,22 +229,22 @@ def _pipelines(run: RunFolder, experiment: ResolvedExperiment, plan: ReaderPlan)
     # Which calls are distinct does not hang on the tokenizer, so this one, which needs no file of the model, will do.
     tokenizer = MessageBytes(CODEC_FOLDER)
     settings = make_settings(replace(plan.reader, input_cap=1 << 40), Model(fingerprint="", files=()), tokenizer)
-    data = read_data(run)
+    data = run.data
     caller = Caller(settings, tokenizer, nothing)
     run_pipelines(plan.pipelines or (), data.histories, data.questions, experiment, caller)
     return {"pipelines": len(plan.pipelines or ()), "questions": len(data.questions), "calls_at_least": next(iter(waves), 0)}
 
 
-def _guess(run: RunFolder, experiment: ResolvedExperiment, plan: ReaderPlan) -> dict[str, dict[tuple[str, str], int]]:
+def _guess(run: OpenRun, plan: ReaderPlan) -> dict[str, dict[tuple[str, str], int]]:
     """For each view its distinct inputs, and their tokens: four characters each, English prose under the usual vocabularies."""
-    evidence = read_evidence(run)
-    texts = {question.id: question.text for question in read_data(run).questions}
+    evidence = run.evidence
+    texts = {question.id: question.text for question in run.data.questions}
 
     def tokens(shown: str, question: str) -> int:
-        return sum(len(message.content) for message in messages(experiment.prompt, evidence[shown].text, question)) // 4
+        return sum(len(message.content) for message in messages(run.experiment.prompt, evidence[shown].text, question)) // 4
 
     inputs = {
         view: {(packet.evidence, texts[packet.question]) for packet in packets}
-        for view, packets in read_packets(run, plan.views).items()
+        for view, packets in run.packets(plan.views).items()
     }
     return {view: {each: tokens(*each) for each in found} for view, found in inputs.items()}

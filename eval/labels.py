@@ -22,8 +22,8 @@ from offline.loaders.raw import RawSource
 from offline.loaders.synthetic import World, draw_world
 from offline.loaders.versions import draw_versions
 from offline.registry import Registry
-from offline.run.folder import RunFolder
-from offline.run.steps import data_inputs, fresh, read_data, upstream
+from offline.run.opened import OpenRun
+from offline.run.steps import data_inputs
 from readers.read import Commitment
 from readers.seal import read_seal
 
@@ -114,18 +114,18 @@ def load_labels(experiment: ResolvedExperiment, source: RawSource | None, wanted
     return [found[question] for question in wanted]
 
 
-def labels_step(run: RunFolder, experiment: ResolvedExperiment, source: RawSource | None) -> bool:
+def labels_step(run: OpenRun, source: RawSource | None) -> bool:
     """Write labels/ apart from the data; the ledger of an earlier version stays."""
 
     def write(folder: Path) -> None:
-        questions = [question.id for question in read_data(run).questions]
-        write_lines(folder / "labels.jsonl", load_labels(experiment, source, questions))
+        questions = [question.id for question in run.data.questions]
+        write_lines(folder / "labels.jsonl", load_labels(run.experiment, source, questions))
 
-    inputs = {**data_inputs(experiment, source), **upstream(run, experiment, "labels")}
+    inputs = {**data_inputs(run.experiment, source), **run.upstream("labels")}
     return run.step("labels", inputs, write, keep=(LEDGER,))
 
 
-def read_ledger(run: RunFolder) -> tuple[LabelOpening, ...]:
+def read_ledger(run: OpenRun) -> tuple[LabelOpening, ...]:
     """The verified ledger; AlteredError if its chain is broken."""
     path = run.step_folder("labels") / LEDGER
     if not path.exists():
@@ -142,15 +142,15 @@ def read_ledger(run: RunFolder) -> tuple[LabelOpening, ...]:
     return entries
 
 
-def read_labels(run: RunFolder) -> dict[str, tuple[str, ...]]:
+def read_labels(run: OpenRun) -> dict[str, tuple[str, ...]]:
     """Gold answers by question, verified, without a ledger entry: for replay, which writes nothing."""
     run.need("labels")
     return {label.question: label.golds for label in read_lines(run.step_folder("labels") / "labels.jsonl", Label)}
 
 
-def open_labels(run: RunFolder, command: str) -> Mapping[str, tuple[str, ...]]:
+def open_labels(run: OpenRun, command: str) -> Mapping[str, tuple[str, ...]]:
     """Enter this opening into the ledger, then give the gold answers by question."""
-    fresh(run, run.experiment(), "labels")
+    run.fresh("labels")
     entries = read_ledger(run)
     entry = LabelOpening(
         number=len(entries) + 1,
@@ -163,7 +163,7 @@ def open_labels(run: RunFolder, command: str) -> Mapping[str, tuple[str, ...]]:
     return read_labels(run)
 
 
-def commitment(run: RunFolder) -> Commitment:
+def commitment(run: OpenRun) -> Commitment:
     """What a seal says of the labels: their file's sha256 from the manifest, and the ledger's length. Opens nothing."""
     (sha256,) = [entry.sha256 for entry in run.need("labels").files if entry.name == "labels.jsonl"]
     return Commitment(labels=sha256, ledger=len(read_ledger(run)))

@@ -35,23 +35,17 @@ from offline.errors import (
 )
 from offline.memory import Measure
 from offline.records import Packet
-from offline.run.folder import REPORT, TOKENIZERS, RunFolder, check_files, read_manifest
-from offline.run.steps import (
-    EXTRACTION_FILES,
-    freeze_run,
-    fresh,
-    model_work,
-    packet_files,
-    read_data,
-    read_evidence,
-    read_packets,
-)
+from offline.run.folder import REPORT, TOKENIZERS
+from offline.run.manifest import check_files, read_manifest
+from offline.run.opened import OpenRun
+from offline.run.steps import EXTRACTION_FILES, model_work
+from offline.run.writing import freeze_run, packet_files
 from readers.calls.caller import check_environments, read_transcript
 from readers.certificate import certificate_line, certify, foreign_probe
 from readers.encoders.encode import ENCODER, RERANKER
 from readers.read import make_measure
 from readers.records import Encoded, RerankedBy
-from readers.requests import REQUEST_FILES, SETTINGS, check_settings, make_requests, read_requests, tokenizer_names
+from readers.requests import REQUEST_FILES, REQUESTS, SCHEDULE, SETTINGS, check_settings, make_requests, tokenizer_names
 from readers.seal import (
     PIPELINES,
     PREDICTIONS,
@@ -60,11 +54,9 @@ from readers.seal import (
     TIMINGS,
     count,
     pipelines_line,
-    read_predictions,
-    read_probes,
-    read_seal,
     reads_folder,
 )
+from readers.sealed import sealed_reader
 from readers.tokens.chat import ChatTokenizer, tokenizer_at
 
 # (link, how many of what were checked)
@@ -75,10 +67,10 @@ SKIPPED = "skipped"
 REPLAYED_FRONTENDS = ("grammar", "llm", "hybrid")
 
 
-def check_packets(run: RunFolder, experiment: ResolvedExperiment, measure: Measure) -> int:
+def check_packets(run: OpenRun, measure: Measure) -> int:
     """Derive all packets again and compare byte for byte; how many there are. PacketLinkError at the first difference."""
-    fresh(run, experiment, "packets")
-    frozen = freeze_run(run, experiment, measure)
+    run.fresh("packets")
+    frozen = freeze_run(run, measure)
     folder = run.step_folder("packets")
 
     def name(record: Any) -> str:
@@ -94,7 +86,7 @@ def check_packets(run: RunFolder, experiment: ResolvedExperiment, measure: Measu
     return sum(map(len, frozen.packets.values()))
 
 
-def replay(run: RunFolder, say: Report, *, tokens: bool = True, tokenizers: Path | None = None) -> tuple[str, ...]:
+def replay(run: OpenRun, say: Report, *, tokens: bool = True, tokenizers: Path | None = None) -> tuple[str, ...]:
     """Replay a run; the links that were skipped. A ReplayError, AlteredError or StateError says what is wrong.
 
     `tokens=False` needs no tokenizer.
@@ -108,10 +100,10 @@ def replay(run: RunFolder, say: Report, *, tokens: bool = True, tokenizers: Path
             skipped[link] = None
         say(link, detail)
 
-    experiment = run.experiment()
+    experiment = run.experiment
     kept = _tokenizers(experiment)
     elsewhere = {} if tokenizers is None else {folder: tokenizer_at(name, tokenizers) for folder, name in kept.items()}
-    run = RunFolder(run.path, elsewhere, may_lack=TOKENIZERS)
+    run = OpenRun(run.path, elsewhere, may_lack=TOKENIZERS)
     seals = verify_run(run)
     if tokens and (lacking := [path for folder in kept for path in run.lacks(folder)]):
         raise AlteredError(
@@ -120,26 +112,26 @@ def replay(run: RunFolder, say: Report, *, tokens: bool = True, tokenizers: Path
         )
     files = sum(len(read_manifest(path.parent).files) for path in run.path.rglob("manifest.json"))
     report("files", f"{files} files, {len(seals)} seals")
-    _replay_extraction(run, experiment, report, tokens=tokens)
-    _replay_models(run, experiment, report)
+    _replay_extraction(run, report, tokens=tokens)
+    _replay_models(run, report)
     needs_tokens = experiment.settings.length_unit == "tokens"
     if needs_tokens and not tokens:
         report("packets", "skipped: random_disjoint matches tokens, and --no-tokens was given")
     else:
-        measure, _ = make_measure(run, experiment)
-        report("packets", f"{check_packets(run, experiment, measure)} packets")
+        measure, _ = make_measure(run)
+        report("packets", f"{check_packets(run, measure)} packets")
     for plan in experiment.readers:
         if tokens:
             at = run.files_of(f"reads/{plan.reader.name}/tokenizer")
-            _replay_tokens(run, experiment, plan, at, report)
-            _replay_pipelines(run, experiment, plan, at, report)
+            _replay_tokens(run, plan, at, report)
+            _replay_pipelines(run, plan, at, report)
         else:
             report("tokens", f"{SKIPPED} for {plan.reader.name}: --no-tokens was given")
             if plan.pipelines:
                 report("pipelines", f"{SKIPPED} for {plan.reader.name}: their calls are token ids, and --no-tokens was given")
-        _replay_seal(run, experiment, plan, report)
+        _replay_seal(run, plan, report)
     if run.has("scores"):
-        _replay_scores(run, experiment, report)
+        _replay_scores(run, report)
     else:
         report("scores", "none stored; run `coldread score` to make them")
     if (run.path / REPORT).exists():
@@ -154,21 +146,21 @@ def _tokenizers(experiment: ResolvedExperiment) -> dict[str, str]:
     return extracting | {f"reads/{plan.reader.name}/tokenizer": plan.reader.name for plan in experiment.readers}
 
 
-def _replay_extraction(run: RunFolder, experiment: ResolvedExperiment, report: Report, *, tokens: bool) -> None:
-    kind = experiment.frontend.kind
+def _replay_extraction(run: OpenRun, report: Report, *, tokens: bool) -> None:
+    kind = run.experiment.frontend.kind
     if kind not in REPLAYED_FRONTENDS:
         report("extraction", f"kept as frozen: the frontend {kind!r} is not run again")
         return
     folder = run.step_folder("extraction")
     if not needs_model(kind):
         check_files(folder, EXTRACTION_FILES)
-        again = extract(read_data(run).histories, experiment)
+        again = extract(run.data.histories, run.experiment)
         calls = ""
     elif not tokens:
         report("extraction", "skipped: its calls are token ids, and --no-tokens was given")
         return
     else:
-        extracted, made = _extract_again(run, experiment)
+        extracted, made = _extract_again(run)
         again, calls = extracted.extraction, f", {made} calls"
     statements, relations = (folder / name for name in EXTRACTION_FILES)
     compare_lines(statements, again.statements, ExtractionLinkError, lambda s: f"the statement {s.text[:60]!r}")
@@ -176,24 +168,24 @@ def _replay_extraction(run: RunFolder, experiment: ResolvedExperiment, report: R
     report("extraction", f"{len(again.statements)} statements{calls}")
 
 
-def _extract_again(run: RunFolder, experiment: ResolvedExperiment) -> tuple[Extracted, int]:
+def _extract_again(run: OpenRun) -> tuple[Extracted, int]:
     """Run a frontend that asks a model again on its recorded answers; what it gives, and how many calls it makes."""
     folder = run.step_folder("extraction")
-    extractor = experiment.extractor
+    extractor = run.experiment.extractor
     if not isinstance(extractor, Extractor):
         raise ExtractionLinkError(f"{folder}: the experiment names no extractor")
     transcript = read_transcript(folder / CALLS)
     check_files(folder, files_by_model(transcript.settings))
     check_environments(folder / ENVIRONMENTS, read_environments(folder), transcript)
-    extracted, made = extract_again(run, experiment, extractor)
+    extracted, made = extract_again(run, extractor)
     for name, records in extracted_files(extracted).items():
         compare_lines(folder / name, records, ExtractionLinkError, lambda record: f"a {type(record).__name__}")
     return extracted, made
 
 
-def _replay_models(run: RunFolder, experiment: ResolvedExperiment, report: Report) -> None:
+def _replay_models(run: OpenRun, report: Report) -> None:
     """What retrieval models made is taken as it is stored; PacketLinkError if it was made by others than the experiment's."""
-    work, retrieval = model_work(experiment), experiment.retrieval or RetrievalSettings()
+    work, retrieval = model_work(run.experiment), run.experiment.retrieval or RetrievalSettings()
     if work.units:
         vectors = read_record(run.step_folder("vectors") / ENCODER, Encoded)
         _same_model(run.step_folder("vectors") / ENCODER, vectors.encoder, retrieval.encoder)
@@ -210,25 +202,25 @@ def _same_model(path: Path, stored: Encoder | Reranker, configured: Encoder | Re
         raise PacketLinkError(f"{path}: made by {stored.name!r} as it was then configured, not by what the experiment names")
 
 
-def _replay_tokens(run: RunFolder, experiment: ResolvedExperiment, plan: ReaderPlan, at: Path, report: Report) -> None:
+def _replay_tokens(run: OpenRun, plan: ReaderPlan, at: Path, report: Report) -> None:
     name = plan.reader.name
     folder = reads_folder(run, name)
-    stored = read_requests(folder / "requests")
+    reader = sealed_reader(run, name)
+    stored = reader.requests
     tokenizer = ChatTokenizer.of(plan.reader, at)
     check_files(folder / "requests", REQUEST_FILES)
     check_files(folder / "tokenizer", tokenizer_names(stored.settings))
     check_settings(folder / "requests" / SETTINGS, plan.reader, stored.settings, tokenizer)
-    questions = {question.id: question for question in read_data(run).questions}
     again = make_requests(
-        stored.settings, tokenizer, experiment.prompt, questions, read_packets(run, plan.views), read_evidence(run)
+        stored.settings, tokenizer, run.experiment.prompt, run.data.by_id, run.packets(plan.views), run.evidence
     )
     compare_lines(
-        folder / "requests" / "schedule.jsonl",
+        folder / "requests" / SCHEDULE,
         again.schedule,
         InputLinkError,
         lambda s: f"the request of view {s.view!r}, question {s.question!r}",
     )
-    compare_lines(folder / "requests" / "requests.jsonl", again.requests, InputLinkError, lambda r: f"request {r.digest[:12]}…")
+    compare_lines(folder / "requests" / REQUESTS, again.requests, InputLinkError, lambda r: f"request {r.digest[:12]}…")
     for request, ids, expected in zip(stored.requests, stored.ids, again.ids, strict=True):
         if ids != expected:
             place = next(s for s in stored.schedule if s.request == request.digest)
@@ -238,7 +230,7 @@ def _replay_tokens(run: RunFolder, experiment: ResolvedExperiment, plan: ReaderP
             )
     kind = "token id sequences" if stored.settings.transport is UNSET else "chats as bytes"
     report("inputs", f"{name}: {len(again.requests)} {kind}, {sum(map(len, again.ids))} ids")
-    predictions, cap = read_predictions(run, name), plan.reader.output_cap
+    predictions, cap = reader.predictions, plan.reader.output_cap
     for number, prediction in enumerate(predictions, 1):
         if tokenizer.decode(prediction.output_ids) != prediction.text:
             raise OutputLinkError(
@@ -250,27 +242,27 @@ def _replay_tokens(run: RunFolder, experiment: ResolvedExperiment, plan: ReaderP
     report("outputs", f"{name}: {len(predictions)} predictions")
 
 
-def _replay_pipelines(run: RunFolder, experiment: ResolvedExperiment, plan: ReaderPlan, at: Path, report: Report) -> None:
+def _replay_pipelines(run: OpenRun, plan: ReaderPlan, at: Path, report: Report) -> None:
     """Run a reader's pipelines again on the answers that were recorded; InputLinkError if another model gave them."""
     if plan.pipelines:
-        traces, lists, transcript = replay_pipelines(run, experiment, plan, ChatTokenizer.of(plan.reader, at))
+        traces, lists, transcript = replay_pipelines(run, plan, ChatTokenizer.of(plan.reader, at))
         folder = reads_folder(run, plan.reader.name)
-        if transcript.settings.model != read_requests(folder / "requests").settings.model:
+        if transcript.settings.model != sealed_reader(run, plan.reader.name).requests.settings.model:
             raise InputLinkError(f"{folder / PIPELINES / TRANSCRIPT / SETTINGS}: not the model that reads the views")
         made = f"{len(traces)} traces, {len(lists)} candidate lists, {len(transcript.calls)} calls"
         report("pipelines", f"{plan.reader.name}: {made}")
 
 
-def _replay_seal(run: RunFolder, experiment: ResolvedExperiment, plan: ReaderPlan, report: Report) -> None:
+def _replay_seal(run: OpenRun, plan: ReaderPlan, report: Report) -> None:
     """SealLinkError unless the seal's counts, certificate and environments are what the files that it covers give."""
     name = plan.reader.name
-    path = reads_folder(run, name) / SEAL
-    seal, predictions, probes = read_seal(run, name), read_predictions(run, name), read_probes(run, name)
+    reader = sealed_reader(run, name)
+    path, seal, predictions, probes = reader.folder / SEAL, reader.seal, reader.predictions, reader.probes
     check_files(path.parent, [PREDICTIONS, SEAL, TIMINGS, *([PROBES] if path.with_name(PROBES).is_file() else [])])
-    requests, facts = read_requests(path.parent / "requests"), None
+    requests, facts = reader.requests, None
     if plan.pipelines:
         stored = read_stored(run, name)
-        check_inputs(run, experiment, plan, stored.transcript.settings.model)
+        check_inputs(run, plan, stored.transcript.settings.model)
         facts = stored.facts()
     counted = count(requests, predictions, facts)
     if seal.counts != counted:
@@ -292,8 +284,8 @@ def _replay_seal(run: RunFolder, experiment: ResolvedExperiment, plan: ReaderPla
     report("seal", f"{name}: {counted.scheduled} questions, {counted.failed} failed; {certificate_line(certificate)}{served}")
 
 
-def _replay_scores(run: RunFolder, experiment: ResolvedExperiment, report: Report) -> None:
-    readers = [plan.reader.name for plan in experiment.readers]
+def _replay_scores(run: OpenRun, report: Report) -> None:
+    readers = [plan.reader.name for plan in run.experiment.readers]
     folder = run.step_folder("scores")
     # The metrics that were scored then, whatever is installed now.
     stored = read_manifest(folder).inputs

@@ -22,15 +22,17 @@ from offline.canonical import read_record
 from offline.config.experiment import Experiment, ReaderPlan, ResolvedExperiment, RetrievalSettings, resolve
 from offline.config.yaml import find_config, load_yaml
 from offline.errors import ColdreadError, CommandError, ConfigurationError, EngineError, ModelError, StateError
-from offline.run.folder import RunFolder
-from offline.run.steps import freeze_step, fresh, load_step, model_work, raw_source, read_data
+from offline.run.opened import OpenRun
+from offline.run.steps import model_work, raw_source
+from offline.run.writing import freeze_step, load_step
 from readers.certificate import certificate_line
 from readers.encoders.encode import ENCODER, RERANKER, clear_leftovers, reranked_step, vectors_step
 from readers.engines import check_engine
 from readers.models.pins import check_pin, locate
 from readers.read import Progress, freeze_requests, is_sealed, make_measure, probe_reader, read
 from readers.records import Certificate, Encoded, RerankedBy, Spent, StageCounts
-from readers.seal import SEAL, PipelineFacts, ended_by_cap, pipelines_line, reads_folder
+from readers.seal import SEAL, PipelineFacts, pipelines_line, reads_folder
+from readers.sealed import sealed_reader
 
 STEPS = ("load", "extract", "encode", "freeze", "read", "score")
 
@@ -76,17 +78,17 @@ def _done(written: bool) -> str:
     return "written" if written else "up to date"
 
 
-def load(run: RunFolder, experiment: ResolvedExperiment, data: Path | None, say: Say) -> None:
+def load(run: OpenRun, data: Path | None, say: Say) -> None:
     """Histories, questions and, apart from them, labels. Without `data`, what is there and up to date is left alone."""
     if data is None and run.has("data") and run.has("labels"):
         with suppress(StateError):
-            fresh(run, experiment, "labels")
+            run.fresh("labels")
             say("load", "up to date")
             return
-    source = raw_source(experiment, data)
-    written = load_step(run, experiment, source)
-    written = labels_step(run, experiment, source) or written
-    loaded = read_data(run)
+    source = raw_source(run.experiment, data)
+    written = load_step(run, source)
+    written = labels_step(run, source) or written
+    loaded = run.data
     statements = sum(len(history.statements) for history in loaded.histories)
     say(
         "load",
@@ -94,10 +96,10 @@ def load(run: RunFolder, experiment: ResolvedExperiment, data: Path | None, say:
     )
 
 
-def extract(run: RunFolder, experiment: ResolvedExperiment, say: Say, progress: Told) -> None:
+def extract(run: OpenRun, say: Say, progress: Told) -> None:
     """Statements to triples; a frontend that asks a model says what that cost."""
-    extractor = experiment.extractor
-    done = extract_step(run, experiment, *(() if extractor is UNSET else (progress(extractor.reader.name),)))
+    extractor = run.experiment.extractor
+    done = extract_step(run, *(() if extractor is UNSET else (progress(extractor.reader.name),)))
     statuses = ", ".join(f"{count} {status}" for status, count in sorted(done.statuses.items()))
     say("extract", f"{_done(done.written)}: {statuses}")
     _say_costs(lambda what: say("extract", what), done.stages, done.spent, done.written and not done.recorded)
@@ -115,11 +117,11 @@ def _say_costs(say: Callable[[str], None], stages: Mapping[str, StageCounts], sp
         say(f"{spent.cached} of {spent.cached + spent.generated} calls were answered from the cache")
 
 
-def encode(run: RunFolder, experiment: ResolvedExperiment, say: Say, progress: Told) -> None:
+def encode(run: OpenRun, say: Say, progress: Told) -> None:
     """Vectors and rerank scores, where a view needs them."""
-    work, retrieval = model_work(experiment), experiment.retrieval
+    work, retrieval = model_work(run.experiment), run.experiment.retrieval
     if retrieval and retrieval.encoder and work.units:
-        written = vectors_step(run, experiment, progress(retrieval.encoder.name))
+        written = vectors_step(run, progress(retrieval.encoder.name))
         made = read_record(run.step_folder("vectors") / ENCODER, Encoded)
         say(
             "encode",
@@ -127,7 +129,7 @@ def encode(run: RunFolder, experiment: ResolvedExperiment, say: Say, progress: T
             f"{made.dimension} dimensions, {made.cut} texts cut to {made.environment['window']} tokens",
         )
     if retrieval and retrieval.reranker and work.stages:
-        written = reranked_step(run, experiment, progress(retrieval.reranker.name))
+        written = reranked_step(run, progress(retrieval.reranker.name))
         scored = read_record(run.step_folder("reranked") / RERANKER, RerankedBy)
         say(
             "encode",
@@ -137,39 +139,37 @@ def encode(run: RunFolder, experiment: ResolvedExperiment, say: Say, progress: T
     clear_leftovers(run, work)
 
 
-def freeze(run: RunFolder, experiment: ResolvedExperiment, say: Say) -> None:
+def freeze(run: OpenRun, say: Say) -> None:
     """Packets of every view; says which views show fallbacks."""
-    measure, name = make_measure(run, experiment)
-    written = freeze_step(run, experiment, measure, name)
-    questions = len(read_data(run).questions)
-    say("freeze", f"{_done(written)}: {len(experiment.views)} views, {questions} questions")
-    for line in fallback_lines(fallbacks(run, experiment.views), questions):
+    measure, name = make_measure(run)
+    written = freeze_step(run, measure, name)
+    questions = len(run.data.questions)
+    say("freeze", f"{_done(written)}: {len(run.experiment.views)} views, {questions} questions")
+    for line in fallback_lines(fallbacks(run, run.experiment.views), questions):
         say("freeze", line)
 
 
-def read_all(
-    run: RunFolder, experiment: ResolvedExperiment, only: str | None, say: Say, progress: Callable[[str], Progress]
-) -> None:
+def read_all(run: OpenRun, only: str | None, say: Say, progress: Callable[[str], Progress]) -> None:
     """Read and seal every reader (or the one named); one that fails ends itself alone, and its error comes last."""
-    plans = [plan for plan in experiment.readers if only in (None, plan.reader.name)]
-    if not experiment.readers:
+    plans = [plan for plan in run.experiment.readers if only in (None, plan.reader.name)]
+    if not run.experiment.readers:
         raise StateError(f"{run.path}: the experiment names no reader; name one under `readers` and start another run")
     if not plans:
-        names = ", ".join(plan.reader.name for plan in experiment.readers)
+        names = ", ".join(plan.reader.name for plan in run.experiment.readers)
         raise CommandError(f"{run.path} has no reader {only!r}; its experiment names: {names}")
     failed: list[ColdreadError] = []
     for plan in plans:
         before = (reads_folder(run, plan.reader.name) / SEAL).is_file()
         try:
-            facts = _serve(run, experiment, plan, say, progress)
-            seal = read(run, experiment, plan, commitment(run), progress(plan.reader.name), facts)
+            facts = _serve(run, plan, say, progress)
+            seal = read(run, plan, commitment(run), progress(plan.reader.name), facts)
         except (EngineError, ModelError, ConfigurationError, StateError) as error:
             # One reader's engine or model is no reason to keep the others from reading.
             failed.append(error)
             if len(plans) > 1:
                 say("read", f"{plan.reader.name}: not read: {error}")
             continue
-        capped = sum(ended_by_cap(run, plan.reader.name).values())
+        capped = sum(sealed_reader(run, plan.reader.name).ended_by_cap.values())
         say(
             "read",
             f"{plan.reader.name}: {'up to date' if before else 'sealed'}, "
@@ -184,9 +184,7 @@ def read_all(
         raise type(failed[0])(f"{failed[0]}{more}")
 
 
-def _serve(
-    run: RunFolder, experiment: ResolvedExperiment, plan: ReaderPlan, say: Say, progress: Callable[[str], Progress]
-) -> PipelineFacts | None:
+def _serve(run: OpenRun, plan: ReaderPlan, say: Say, progress: Callable[[str], Progress]) -> PipelineFacts | None:
     """Run a reader's pipelines, unless it serves none or is sealed, and say what they cost.
 
     The requests of its views are frozen before: one that cannot be made keeps the reader from its seal, so no call is paid for.
@@ -194,27 +192,27 @@ def _serve(
     name = plan.reader.name
     if not plan.pipelines or is_sealed(run, name):
         return None
-    freeze_requests(run, experiment, plan, locate(plan.reader))
+    freeze_requests(run, plan, locate(plan.reader))
     tell = progress(f"{name}, pipelines")
-    written = serve_pipelines(run, experiment, plan, lambda answered, wave: tell("reading", answered, wave))
+    written = serve_pipelines(run, plan, lambda answered, wave: tell("reading", answered, wave))
     stored = read_stored(run, name)
     say("read", f"{name}: pipelines {_done(written)}, {len(stored.traces)} traces")
     _say_costs(lambda what: say("read", f"{name}: {what}"), stored.transcript.counts(), read_spent(run, name), written)
     return stored.facts()
 
 
-def probe(run: RunFolder, experiment: ResolvedExperiment, reader: str, size: int) -> tuple[Certificate, dict[str, str]]:
+def probe(run: OpenRun, reader: str, size: int) -> tuple[Certificate, dict[str, str]]:
     """Probe one reader's engine on demand; the certificate and what the engine resolved. A sealed run is left as it is."""
-    plan = next((plan for plan in experiment.readers if plan.reader.name == reader), None)
+    plan = next((plan for plan in run.experiment.readers if plan.reader.name == reader), None)
     if plan is None:
-        names = ", ".join(plan.reader.name for plan in experiment.readers)
+        names = ", ".join(plan.reader.name for plan in run.experiment.readers)
         raise CommandError(f"{run.path} has no reader {reader!r}; its experiment names: {names or 'none'}")
     if size < 2:
         raise CommandError("--sample must be at least 2: a request alone has no company")
-    return probe_reader(run, experiment, plan, size)
+    return probe_reader(run, plan, size)
 
 
-def start(run: RunFolder, plan: Plan, say: Say) -> None:
+def start(run: OpenRun, plan: Plan, say: Say) -> None:
     """Begin (or resume) a run up to its loaded data; a folder that this call made is removed if that fails.
 
     The caller holds no lock yet; what can be known to be wrong without running anything is refused before a file is made.
@@ -234,9 +232,9 @@ def start(run: RunFolder, plan: Plan, say: Say) -> None:
     try:
         with run.lock():
             run.create(experiment)
-            load(run, experiment, plan.data, say)
+            load(run, plan.data, say)
             if experiment.analysis is not UNSET:
-                check_populations(experiment, read_data(run))
+                check_populations(experiment, run.data)
     except ColdreadError:
         if made:
             shutil.rmtree(run.path, ignore_errors=True)
@@ -259,21 +257,21 @@ class Watch:
     reading: Callable[[str], Progress]
 
 
-def run_all(run: RunFolder, plan: Plan, until: str, say: Say, watch: Watch) -> None:
+def run_all(run: OpenRun, plan: Plan, until: str, say: Say, watch: Watch) -> None:
     """Everything up to and including a step."""
     last = check_until(until)
     start(run, plan, say)
     with run.lock():
-        experiment = run.experiment()
+        experiment = run.experiment
         if experiment != plan.experiment:
             raise StateError(f"{run.path}: another process gave this run another experiment; run the command again")
         if last >= 1:
-            extract(run, experiment, say, watch.extracting)
+            extract(run, say, watch.extracting)
         if last >= 2:
-            encode(run, experiment, say, watch.encoding)
+            encode(run, say, watch.encoding)
         if last >= 3:
-            freeze(run, experiment, say)
+            freeze(run, say)
         if last >= 4 and experiment.readers:
-            read_all(run, experiment, None, say, watch.reading)
+            read_all(run, None, say, watch.reading)
         if last >= 5 and experiment.readers:
-            say("score", _done(score_run(run, experiment)))
+            say("score", _done(score_run(run)))

@@ -19,12 +19,11 @@ from eval.verify import verify_run
 from extract.pipelines.results import failed
 from extract.pipelines.step import pipelines_folder, read_traces
 from offline.canonical import read_lines, write_lines
-from offline.config.experiment import ResolvedExperiment
 from offline.errors import StateError
-from offline.run.folder import RunFolder
-from offline.run.steps import read_data
-from readers.records import Scheduled, Seal
-from readers.seal import ended_by_cap, read_predictions, read_seal, reads_folder
+from offline.run.opened import OpenRun
+from readers.records import Seal
+from readers.seal import read_seal
+from readers.sealed import sealed_reader
 
 __all__ = ["score_run", "substring_exact_match"]
 
@@ -32,14 +31,12 @@ __all__ = ["score_run", "substring_exact_match"]
 CellKey = tuple[str, str, str, str | None]
 
 
-def score_reader(run: RunFolder, reader: str, golds: Mapping[str, Sequence[str]], metrics: Mapping[str, Metric]) -> list[Score]:
+def score_reader(run: OpenRun, reader: str, golds: Mapping[str, Sequence[str]], metrics: Mapping[str, Metric]) -> list[Score]:
     """Every scheduled question of one reader, in schedule order, then its pipelines' traces; a failed one is a wrong answer.
 
     An abstention is right where a gold is what it says, by every metric, not where one stands inside: "No" in "no answer".
     """
-    data = read_data(run)
-    questions = {question.id: question for question in data.questions}
-    lengths = {history.id: history.length for history in data.histories}
+    questions, lengths = run.data.by_id, run.data.lengths
     scores = []
     for answer in _answers(run, reader):
         question = questions[answer.question]
@@ -77,10 +74,9 @@ class _Answer:
     abstained: bool = False
 
 
-def _answers(run: RunFolder, reader: str) -> Iterator[_Answer]:
-    predictions = {prediction.request: prediction for prediction in read_predictions(run, reader)}
-    for scheduled in read_lines(reads_folder(run, reader) / "requests" / "schedule.jsonl", Scheduled):
-        prediction = predictions[scheduled.request]
+def _answers(run: OpenRun, reader: str) -> Iterator[_Answer]:
+    for answer in sealed_reader(run, reader).answers():
+        scheduled, prediction = answer.scheduled, answer.prediction
         yield _Answer(scheduled.view, scheduled.question, prediction.text, prediction.finish_reason, scheduled.cut)
     for trace in read_traces(run, reader) if pipelines_folder(run, reader).is_dir() else ():
         finish_reason, abstained = "error" if failed(trace) else "stop", trace.answered_by == "none"
@@ -117,7 +113,7 @@ def tabulate(scores: Sequence[Score], blind: bool) -> Iterator[Cell]:
 
 
 def score_files(
-    run: RunFolder, readers: Sequence[str], golds: Mapping[str, Sequence[str]], metrics: Mapping[str, Metric]
+    run: OpenRun, readers: Sequence[str], golds: Mapping[str, Sequence[str]], metrics: Mapping[str, Metric]
 ) -> dict[str, list[Any]]:
     """The files of scores/ and their records: each reader's scores, cells, and items on which metrics disagree."""
     files: dict[str, list[Any]] = {}
@@ -134,18 +130,18 @@ def sealed_blind(seal: Seal) -> bool:
     return seal.ledger == 0
 
 
-def score_inputs(run: RunFolder, readers: Sequence[str], metrics: Iterable[str]) -> dict[str, str]:
+def score_inputs(run: OpenRun, readers: Sequence[str], metrics: Iterable[str]) -> dict[str, str]:
     """What scores depend on: the labels, each reader's seal, and which metrics there are."""
     seals = {f"seal_{reader}": read_seal(run, reader).root for reader in readers}
     return {"labels": run.need("labels").digest, "metrics": " ".join(sorted(metrics)), **seals}
 
 
-def score_run(run: RunFolder, experiment: ResolvedExperiment) -> bool:
+def score_run(run: OpenRun) -> bool:
     """Score every reader of a run into scores/; True if written. An unsealed or altered run is refused first.
 
     Scores that are up to date are left, and the labels stay closed.
     """
-    readers = [plan.reader.name for plan in experiment.readers]
+    readers = [plan.reader.name for plan in run.experiment.readers]
     if not readers:
         raise StateError(f"{run.path}: the experiment names no reader, so there is nothing to score")
     for reader in readers:
@@ -165,38 +161,38 @@ def score_run(run: RunFolder, experiment: ResolvedExperiment) -> bool:
     return run.step("scores", inputs, write, downstream=True)
 
 
-def stored_metrics(run: RunFolder) -> tuple[str, ...]:
+def stored_metrics(run: OpenRun) -> tuple[str, ...]:
     """The metrics of the stored scores; StateError unless these were made from the seals and labels that are there."""
     stored = run.need("scores").inputs
     metrics = tuple(stored.get("metrics", "").split())
-    if stored != score_inputs(run, [plan.reader.name for plan in run.experiment().readers], metrics):
+    if stored != score_inputs(run, [plan.reader.name for plan in run.experiment.readers], metrics):
         raise StateError(f"{run.path}: the scores are not of these seals and labels; run `coldread score {run.path}` first")
     return metrics
 
 
-def read_scores(run: RunFolder, reader: str) -> list[Score]:
+def read_scores(run: OpenRun, reader: str) -> list[Score]:
     """The stored scores of one reader, in schedule order."""
     return list(read_lines(run.step_folder("scores") / reader / "scores.jsonl", Score))
 
 
-def read_all_scores(run: RunFolder) -> list[Score]:
+def read_all_scores(run: OpenRun) -> list[Score]:
     """The stored scores, reader after reader; StateError unless they are of the seals and labels that are there."""
     stored_metrics(run)
-    return [score for plan in run.experiment().readers for score in read_scores(run, plan.reader.name)]
+    return [score for plan in run.experiment.readers for score in read_scores(run, plan.reader.name)]
 
 
-def read_cells(run: RunFolder, reader: str) -> list[Cell]:
+def read_cells(run: OpenRun, reader: str) -> list[Cell]:
     """The stored cells of one reader."""
     return list(read_lines(run.step_folder("scores") / reader / "cells.jsonl", Cell))
 
 
-def score_summary(run: RunFolder, experiment: ResolvedExperiment) -> dict[str, Any]:
+def score_summary(run: OpenRun) -> dict[str, Any]:
     """Counts as `coldread score --json` prints them, each reader's seal, by view the questions that show a fallback, and what
     made the triples.
     """
     readers: dict[str, Any] = {}
     seals: dict[str, Any] = {}
-    for plan in experiment.readers:
+    for plan in run.experiment.readers:
         name = plan.reader.name
         seal = read_seal(run, name)
         seals[name] = {
@@ -205,7 +201,7 @@ def score_summary(run: RunFolder, experiment: ResolvedExperiment) -> dict[str, A
             "scheduled": seal.counts.scheduled,
             "failed": seal.counts.failed,
             "cut": seal.counts.cut,
-            "capped": ended_by_cap(run, name),
+            "capped": sealed_reader(run, name).ended_by_cap,
             **({"pipelines": msgspec.to_builtins(seal.counts.pipelines)} if seal.counts.pipelines else {}),
         }
         for cell in read_cells(run, name):
@@ -214,7 +210,7 @@ def score_summary(run: RunFolder, experiment: ResolvedExperiment) -> dict[str, A
                     "questions": cell.questions,
                     **cell.correct,
                 }
-    views = list(dict.fromkeys(view for plan in experiment.readers for view in plan.views))
+    views = list(dict.fromkeys(view for plan in run.experiment.readers for view in plan.views))
     return {
         "readers": readers,
         "seals": seals,

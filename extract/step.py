@@ -11,11 +11,12 @@ from extract.frontends.edited_catalogue import check_edit
 from extract.frontends.records import CatalogueName, Draft, Extracted
 from offline.canonical import Record, file_digest, read_lines, read_record, write_lines, write_record
 from offline.config.calls import EditedCatalogue, Extractor
-from offline.config.experiment import ResolvedExperiment
 from offline.errors import InputLinkError, OutputLinkError
 from offline.records import Status
-from offline.run.folder import MANIFEST, SIDE, RunFolder, read_manifest
-from offline.run.steps import EXTRACTION_FILES, read_data, read_extraction, upstream, write_extraction
+from offline.run.manifest import MANIFEST, SIDE, read_manifest
+from offline.run.opened import OpenRun
+from offline.run.steps import EXTRACTION_FILES
+from offline.run.writing import write_extraction
 from readers.calls.caller import TRANSCRIPT_FILES, Caller, Recorded, check_transcript, read_transcript, write_transcript
 from readers.calls.engine_source import Progress, live_caller, spent_on
 from readers.models.pins import model_for_step
@@ -43,18 +44,18 @@ class Done:
     spent: Spent | None
 
 
-def extract_step(run: RunFolder, experiment: ResolvedExperiment, progress: Progress = lambda done, total: None) -> Done:
+def extract_step(run: OpenRun, progress: Progress = lambda done, total: None) -> Done:
     """Write extraction/ unless it is up to date."""
-    check_frontend(experiment)
+    check_frontend(run.experiment)
     recorded = False
-    if isinstance(experiment.extractor, Extractor):
-        recorded = _from_recorded(run, experiment, experiment.extractor)
-        written = recorded or _by_model(run, experiment, experiment.extractor, progress)
+    if isinstance(run.experiment.extractor, Extractor):
+        recorded = _from_recorded(run, run.experiment.extractor)
+        written = recorded or _by_model(run, run.experiment.extractor, progress)
     else:
         written = run.step(
             "extraction",
-            upstream(run, experiment, "extraction"),
-            lambda folder: write_extraction(folder, extract(read_data(run).histories, experiment)),
+            run.upstream("extraction"),
+            lambda folder: write_extraction(folder, extract(run.data.histories, run.experiment)),
         )
     folder = run.step_folder("extraction")
     return Done(
@@ -66,14 +67,14 @@ def extract_step(run: RunFolder, experiment: ResolvedExperiment, progress: Progr
     )
 
 
-def statuses(run: RunFolder) -> dict[Status, int]:
+def statuses(run: OpenRun) -> dict[Status, int]:
     """How many statements of all histories have each status that occurs."""
-    of = {statement.text: statement.status for statement in read_extraction(run).statements}
-    return Counter(of[statement.text] for history in read_data(run).histories for statement in history.statements)
+    of = {statement.text: statement.status for statement in run.extraction.statements}
+    return Counter(of[statement.text] for history in run.data.histories for statement in history.statements)
 
 
-def _by_model(run: RunFolder, experiment: ResolvedExperiment, extractor: Extractor, progress: Progress) -> bool:
-    inputs = upstream(run, experiment, "extraction")
+def _by_model(run: OpenRun, extractor: Extractor, progress: Progress) -> bool:
+    inputs = run.upstream("extraction")
     found = model_for_step(run, "extraction", inputs, extractor.reader)
     if found is None:
         return False
@@ -81,9 +82,9 @@ def _by_model(run: RunFolder, experiment: ResolvedExperiment, extractor: Extract
 
     def write(folder: Path) -> None:
         reader, structured = extractor.reader, extractor.constrained
-        forbidden = forbidden_paths(run, experiment)
+        forbidden = forbidden_paths(run)
         with live_caller(reader, model_folder, forbidden, progress, structured=structured) as (caller, live):
-            extracted = extract_by_model(read_data(run).histories, experiment, caller)
+            extracted = extract_by_model(run.data.histories, run.experiment, caller)
         write_extracted(folder, extracted, extractor.catalogue)
         (folder / CALLS).mkdir()
         write_transcript(folder / CALLS, caller.transcript)
@@ -95,13 +96,13 @@ def _by_model(run: RunFolder, experiment: ResolvedExperiment, extractor: Extract
     return run.step("extraction", {**inputs, "model": model.fingerprint}, write)
 
 
-def _from_recorded(run: RunFolder, experiment: ResolvedExperiment, extractor: Extractor) -> bool:
+def _from_recorded(run: OpenRun, extractor: Extractor) -> bool:
     """Write extraction/ from the calls that the run keeps of an earlier one; False if it is up to date or more is needed.
 
     They suffice if the algorithm makes those calls and no others: then only what it does with the answers has changed, as an
     edited catalogue does. Those calls, and what they took, stay as they were. The model need not be on this machine.
     """
-    inputs, old = upstream(run, experiment, "extraction"), run.step_folder("extraction")
+    inputs, old = run.upstream("extraction"), run.step_folder("extraction")
     if not (old / CALLS).is_dir() or inputs.items() <= (made := run.need("extraction").inputs).items():
         return False
     data = {name: digest for name, digest in inputs.items() if name != "configuration"}
@@ -112,7 +113,7 @@ def _from_recorded(run: RunFolder, experiment: ResolvedExperiment, extractor: Ex
         return False
 
     def write(folder: Path) -> None:
-        extracted, _ = extract_again(run, experiment, extractor)
+        extracted, _ = extract_again(run, extractor)
         shutil.copytree(old, folder, ignore=shutil.ignore_patterns(MANIFEST), dirs_exist_ok=True)
         write_extracted(folder, extracted, extractor.catalogue)
 
@@ -121,7 +122,7 @@ def _from_recorded(run: RunFolder, experiment: ResolvedExperiment, extractor: Ex
     return False
 
 
-def extract_again(run: RunFolder, experiment: ResolvedExperiment, extractor: Extractor) -> tuple[Extracted, int]:
+def extract_again(run: OpenRun, extractor: Extractor) -> tuple[Extracted, int]:
     """Run a frontend that asks a model again on the answers that a run keeps; what it gives, and how many calls it makes.
 
     InputLinkError if another reader made those calls, and for the first one that comes out otherwise, OutputLinkError for the
@@ -137,7 +138,7 @@ def extract_again(run: RunFolder, experiment: ResolvedExperiment, extractor: Ext
     if read_manifest(folder).inputs.get("model") != settings.model.fingerprint:
         raise InputLinkError(f"{path}: not the model that {MANIFEST} names")
     caller = Caller(settings, tokenizer, recorded, recorded.seeds)
-    extracted = extract_by_model(read_data(run).histories, experiment, caller)
+    extracted = extract_by_model(run.data.histories, run.experiment, caller)
     return extracted, check_transcript(recorded, caller.transcript)
 
 

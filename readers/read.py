@@ -12,11 +12,11 @@ import msgspec
 from msgspec import UNSET, UnsetType
 
 from offline.canonical import digest_of, encode, file_digest, storage, write_lines, write_record
-from offline.config.experiment import ReaderPlan, ResolvedExperiment
+from offline.config.experiment import ReaderPlan
 from offline.errors import AlteredError, ConfigurationError, EngineError, StateError
 from offline.memory import Measure
-from offline.run.folder import MANIFEST, RunFolder, make_manifest, verify_folder
-from offline.run.steps import fresh, read_data, read_evidence, read_packets
+from offline.run.manifest import MANIFEST, make_manifest
+from offline.run.opened import OpenRun
 from readers.certificate import SAMPLE, certify, kept_probes, probe, probe_run
 from readers.engines import EngineStart
 from readers.journal import Journal
@@ -36,12 +36,11 @@ from readers.seal import (
     PipelineFacts,
     close,
     count,
-    read_predictions,
     read_probes,
     read_seal,
     reads_folder,
-    verify_reads,
 )
+from readers.sealed import sealed_reader
 from readers.tokens.chat import ChatTokenizer, copy_tokenizer, tokenizer_digest
 
 Doing = Literal["starting", "probing", "reading"]
@@ -57,14 +56,12 @@ class Commitment:
     ledger: int
 
 
-def keep_tokenizer(run: RunFolder, reader: str, model: Model, model_folder: Path) -> None:
+def keep_tokenizer(run: OpenRun, reader: str, model: Model, model_folder: Path) -> None:
     """Keep a reader's tokenizer in the run, unless it is up to date."""
     run.step(f"reads/{reader}/tokenizer", {"model": model.fingerprint}, lambda folder: copy_tokenizer(model_folder, folder))
 
 
-def freeze_requests(
-    run: RunFolder, experiment: ResolvedExperiment, plan: ReaderPlan, model_folder: Path, *, whole: bool = True
-) -> Requests:
+def freeze_requests(run: OpenRun, plan: ReaderPlan, model_folder: Path, *, whole: bool = True) -> Requests:
     """Freeze a reader's requests and keep its tokenizer, unless both are up to date; the requests.
 
     A folder that is not `whole` lacks its weights: enough to count tokens by, and its fingerprint is not checked.
@@ -74,7 +71,7 @@ def freeze_requests(
     base = f"reads/{reader.name}"
     keep_tokenizer(run, reader.name, model, model_folder)
     inputs = {
-        "packets": fresh(run, experiment, "packets").digest,
+        "packets": run.fresh("packets").digest,
         "reader": digest_of(reader),
         "model": model.fingerprint,
         "views": digest_of(plan.views),
@@ -83,14 +80,13 @@ def freeze_requests(
     def write(folder: Path) -> None:
         # The kept copy, not the model's folder: what reads here is what replays later.
         tokenizer = ChatTokenizer.of(reader, run.step_folder(f"{base}/tokenizer"))
-        data = read_data(run)
         frozen = make_requests(
             make_settings(reader, model, tokenizer),
             tokenizer,
-            experiment.prompt,
-            {question.id: question for question in data.questions},
-            read_packets(run, plan.views),
-            read_evidence(run),
+            run.experiment.prompt,
+            run.data.by_id,
+            run.packets(plan.views),
+            run.evidence,
         )
         write_requests(folder, frozen)
 
@@ -98,28 +94,28 @@ def freeze_requests(
     return read_requests(run.step_folder(f"{base}/requests"))
 
 
-def make_measure(run: RunFolder, experiment: ResolvedExperiment) -> tuple[Measure, str]:
+def make_measure(run: OpenRun) -> tuple[Measure, str]:
     """What random_disjoint measures a record by, and the name that the packets' manifest records.
 
     Characters, or tokens of the first configured reader: by the tokenizer that a sealed run keeps or is supplied with, or the
     pinned model's.
     """
-    if experiment.settings.length_unit == "characters":
+    if run.experiment.settings.length_unit == "characters":
         return len, "characters"
-    if not experiment.readers:
+    if not run.experiment.readers:
         raise ConfigurationError("length_unit: tokens needs a reader, whose tokenizer counts; name one or use characters")
-    reader = experiment.readers[0].reader
+    reader = run.experiment.readers[0].reader
     kept = run.files_of(f"reads/{reader.name}/tokenizer")
     folder = kept if reader.name in run.sealed_readers() else tokenizer_of(reader)
     count = lru_cache(maxsize=None)(ChatTokenizer.of(reader, folder).count)
     return count, f"tokens of {tokenizer_digest(folder)}"
 
 
-def engines_for(run: RunFolder, experiment: ResolvedExperiment, requests: Requests, model_folder: Path) -> Engines:
+def engines_for(run: OpenRun, requests: Requests, model_folder: Path) -> Engines:
     """How to start the engine of these frozen requests."""
     longest = max((request.length for request in requests.requests if not request.too_long), default=1)
     start = EngineStart(settings=requests.settings, model_folder=str(model_folder), longest=longest)
-    return Engines(start, forbidden_paths(run, experiment))
+    return Engines(start, forbidden_paths(run))
 
 
 def generate(
@@ -183,15 +179,14 @@ def _resumable() -> Iterator[None]:
         raise EngineError(f"{error}; finished batches are kept, `coldread read` resumes after them") from error
 
 
-def is_sealed(run: RunFolder, reader: str) -> bool:
+def is_sealed(run: OpenRun, reader: str) -> bool:
     """Whether a reader is sealed, be it that a kill left the end of it undone; such a reader is never extended."""
     folder = reads_folder(run, reader)
     return (folder / SEAL).is_file() or (folder / MANIFEST).is_file()
 
 
 def read(
-    run: RunFolder,
-    experiment: ResolvedExperiment,
+    run: OpenRun,
     plan: ReaderPlan,
     commitment: Commitment,
     progress: Progress,
@@ -206,9 +201,9 @@ def read(
         return _finish(run, plan.reader.name)
     pipelines = _pipelines(run, plan, served)
     model_folder = locate(plan.reader)
-    requests = freeze_requests(run, experiment, plan, model_folder)
+    requests = freeze_requests(run, plan, model_folder)
     journal = Journal(folder / JOURNAL)
-    engines = engines_for(run, experiment, requests, model_folder)
+    engines = engines_for(run, requests, model_folder)
     with _resumable():
         entries = generate(requests, journal, engines, folder / PROBES, progress)
     tokenizer = ChatTokenizer.of(plan.reader, folder / "tokenizer")
@@ -222,11 +217,11 @@ def read(
     seal = Seal(
         reader=plan.reader.name,
         experiment=run.experiment_digest(),
-        data=fresh(run, experiment, "data").digest,
-        extraction=fresh(run, experiment, "extraction").digest,
-        packets=fresh(run, experiment, "packets").digest,
-        requests=verify_folder(folder / "requests").digest,
-        tokenizer=verify_folder(folder / "tokenizer").digest,
+        data=run.fresh("data").digest,
+        extraction=run.fresh("extraction").digest,
+        packets=run.fresh("packets").digest,
+        requests=run.need(f"reads/{plan.reader.name}/requests").digest,
+        tokenizer=run.need(f"reads/{plan.reader.name}/tokenizer").digest,
         predictions=file_digest(folder / PREDICTIONS),
         fingerprint=requests.settings.fingerprint,
         environments=environments,
@@ -241,7 +236,7 @@ def read(
     return _finish(run, plan.reader.name)
 
 
-def _pipelines(run: RunFolder, plan: ReaderPlan, served: PipelineFacts | None) -> str | UnsetType:
+def _pipelines(run: OpenRun, plan: ReaderPlan, served: PipelineFacts | None) -> str | UnsetType:
     """The digest of a reader's pipelines, unset if it serves none; StateError if they have not run."""
     step = f"reads/{plan.reader.name}/{PIPELINES}"
     if plan.pipelines is UNSET:
@@ -256,21 +251,19 @@ def _pipelines(run: RunFolder, plan: ReaderPlan, served: PipelineFacts | None) -
     return run.need(step).digest
 
 
-def probe_reader(
-    run: RunFolder, experiment: ResolvedExperiment, plan: ReaderPlan, size: int
-) -> tuple[Certificate, dict[str, str]]:
+def probe_reader(run: OpenRun, plan: ReaderPlan, size: int) -> tuple[Certificate, dict[str, str]]:
     """The certificate of a fresh sample, compared with the sealed predictions if there are any; nothing is kept.
 
     Requests are frozen first, if they are not yet. Also what the engine resolved.
     """
     model_folder = locate(plan.reader)
-    requests = freeze_requests(run, experiment, plan, model_folder)
+    requests = freeze_requests(run, plan, model_folder)
     if not requests.requests:
         raise StateError(f"{run.path}: reader {plan.reader.name!r} reads no view, and probes are made of requests of views")
-    with engines_for(run, experiment, requests, model_folder).run() as (process,):
+    with engines_for(run, requests, model_folder).run() as (process,):
         probes = probe(process, requests, size)
         if plan.reader.name in run.sealed_readers():
-            sealed = {p.request: p for p in read_predictions(run, plan.reader.name)}
+            sealed = sealed_reader(run, plan.reader.name).by_request
             outputs = {
                 i: Output(ids=sealed[request.digest].output_ids, finish_reason=sealed[request.digest].finish_reason)
                 for i, request in enumerate(requests.requests)
@@ -283,7 +276,7 @@ def _distinct(environments: Iterable[dict[str, str]]) -> tuple[dict[str, str], .
     return tuple(msgspec.json.decode(line) for line in sorted({encode(environment) for environment in environments}))
 
 
-def _finish(run: RunFolder, reader: str) -> Seal:
+def _finish(run: OpenRun, reader: str) -> Seal:
     """Complete what a kill after sealing left undone, then verify: manifest written, journal removed."""
     folder = reads_folder(run, reader)
     seal = read_seal(run, reader)
@@ -295,4 +288,5 @@ def _finish(run: RunFolder, reader: str) -> Seal:
     if (folder / JOURNAL).exists():
         with storage(folder / JOURNAL):
             (folder / JOURNAL).unlink()
-    return verify_reads(run, reader)
+    run.forget(f"reads/{reader}")
+    return sealed_reader(run, reader).seal

@@ -191,23 +191,24 @@ def in_batches(order: Iterable[int], of: Sequence[Request | Call], reader: Reade
 
 # What `write_requests` writes.
 SETTINGS = "settings.json"
-REQUEST_FILES = (SETTINGS, "requests.jsonl", "schedule.jsonl", INPUTS)
+REQUESTS, SCHEDULE = "requests.jsonl", "schedule.jsonl"
+REQUEST_FILES = (SETTINGS, REQUESTS, SCHEDULE, INPUTS)
 
 
 def write_requests(folder: Path, frozen: Requests) -> None:
     """Store requests: settings, distinct requests, schedule, and all ids as little-endian uint32 in one file."""
     write_record(folder / SETTINGS, frozen.settings)
-    write_lines(folder / "requests.jsonl", frozen.requests)
-    write_lines(folder / "schedule.jsonl", frozen.schedule)
+    write_lines(folder / REQUESTS, frozen.requests)
+    write_lines(folder / SCHEDULE, frozen.schedule)
     write_ids(folder, frozen.ids)
 
 
 def read_requests(folder: Path) -> Requests:
     """What `write_requests` stored; AlteredError if the index does not fit the array."""
-    requests = tuple(read_lines(folder / "requests.jsonl", Request))
+    requests = tuple(read_lines(folder / REQUESTS, Request))
     return Requests(
         settings=read_settings(folder / SETTINGS),
         requests=requests,
-        schedule=tuple(read_lines(folder / "schedule.jsonl", Scheduled)),
+        schedule=tuple(read_lines(folder / SCHEDULE, Scheduled)),
         ids=tuple(read_ids(folder, requests, "requests.jsonl")),
     )

@@ -1,6 +1,5 @@
 """Seals: what closes a reader's predictions before any label is opened, and how it is checked."""
 
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,8 +9,9 @@ from msgspec import UNSET
 
 from offline.canonical import digest_of, file_digest, read_lines, read_record, self_digest
 from offline.errors import AlteredError, SealLinkError, StateError
-from offline.run.folder import MANIFEST, RunFolder, verify_folder
-from readers.records import Counts, PipelineCounts, Prediction, Probe, Scheduled, Seal
+from offline.run.manifest import MANIFEST
+from offline.run.opened import OpenRun
+from readers.records import Counts, PipelineCounts, Prediction, Probe, Seal
 from readers.requests import Requests
 
 SEAL = "seal.json"
@@ -62,12 +62,12 @@ def pipelines_line(counts: PipelineCounts, sampled: Sequence[str]) -> str:
     return f"pipelines: {counts.questions} questions, {counts.failed} failed, {made}{also}"
 
 
-def reads_folder(run: RunFolder, reader: str) -> Path:
+def reads_folder(run: OpenRun, reader: str) -> Path:
     """The folder of one reader."""
     return run.step_folder(f"reads/{reader}")
 
 
-def read_seal(run: RunFolder, reader: str) -> Seal:
+def read_seal(run: OpenRun, reader: str) -> Seal:
     """A reader's seal; StateError if it has none, AlteredError if it is gone or its root does not fit."""
     path = reads_folder(run, reader) / SEAL
     if not path.is_file() and (path.parent / MANIFEST).is_file():
@@ -80,25 +80,18 @@ def read_seal(run: RunFolder, reader: str) -> Seal:
     return seal
 
 
-def read_predictions(run: RunFolder, reader: str) -> tuple[Prediction, ...]:
+def read_predictions(run: OpenRun, reader: str) -> tuple[Prediction, ...]:
     """A reader's predictions, one for each distinct request, in request order."""
     return tuple(read_lines(reads_folder(run, reader) / PREDICTIONS, Prediction))
 
 
-def ended_by_cap(run: RunFolder, reader: str) -> dict[str, int]:
-    """Scheduled questions of a sealed reader whose answer the output cap ended, by view; views without any are not named."""
-    capped = {prediction.request for prediction in read_predictions(run, reader) if prediction.finish_reason == "length"}
-    schedule = read_lines(reads_folder(run, reader) / "requests" / "schedule.jsonl", Scheduled)
-    return dict(Counter(scheduled.view for scheduled in schedule if scheduled.request in capped))
-
-
-def read_probes(run: RunFolder, reader: str) -> tuple[Probe, ...]:
+def read_probes(run: OpenRun, reader: str) -> tuple[Probe, ...]:
     """The probes of a reader's certificate, none if it has none."""
     path = reads_folder(run, reader) / PROBES
     return tuple(read_lines(path, Probe)) if path.is_file() else ()
 
 
-def verify_reads(run: RunFolder, reader: str) -> Seal:
+def verify_reads(run: OpenRun, reader: str) -> Seal:
     """Check every file of a sealed reader against its manifests and its seal; the seal.
 
     AlteredError names the file that differs. The links upstream of the reader are checked by `verify_upstream`.
@@ -107,7 +100,7 @@ def verify_reads(run: RunFolder, reader: str) -> Seal:
     seal = read_seal(run, reader)
     if not (folder / MANIFEST).is_file():
         raise AlteredError(f"{folder / MANIFEST} is missing; restore it, or let `coldread read {run.path}` finish the seal")
-    top = verify_folder(folder, beside=PARTS)
+    top = run.verify(f"reads/{reader}", beside=PARTS)
     if seal.pipelines is UNSET and (folder / PIPELINES).exists():
         raise SealLinkError(f"{folder / PIPELINES}: the seal of {reader!r} covers no pipelines; remove it")
     covered = {"requests": seal.requests, "tokenizer": seal.tokenizer, PIPELINES: seal.pipelines}
@@ -123,7 +116,7 @@ def verify_reads(run: RunFolder, reader: str) -> Seal:
     return seal
 
 
-def verify_upstream(run: RunFolder, seal: Seal) -> None:
+def verify_upstream(run: OpenRun, seal: Seal) -> None:
     """SealLinkError unless the run's experiment, data, extraction and packets are the ones that the seal covers."""
     found = {
         "experiment": run.experiment_digest(),

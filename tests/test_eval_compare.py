@@ -15,12 +15,12 @@ from http_double import Asked, Reply, ids, said, serve
 from tiny import ROWS, SWITCHED_TEMPLATE, TEMPLATE, coldread, make_model, write_experiment, write_rows
 
 from eval.analysis.compare import paired_cells, stated
-from eval.analysis.exchanges import Asked as Item
+from eval.analysis.exchanges import Exchange as Item
 from eval.analysis.templates import chat_text, lacking
 from eval.records import Score
 from offline.canonical import read_lines, read_record
 from offline.config.models import Pin, pin_text
-from offline.run.folder import RunFolder
+from offline.run.opened import OpenRun
 from readers.records import Request, Scheduled, Settings
 from readers.seal import read_seal
 
@@ -267,7 +267,7 @@ def test_what_a_server_states_of_dtype_and_device_is_believed(behind: Path) -> N
     folder = behind / "reads" / "ids"
     settings = read_record(folder / "requests" / "settings.json", Settings)
     environments = ({"device": "cpu", "dtype": "bfloat16"}, {"device": "H200"})
-    seal = msgspec.structs.replace(read_seal(RunFolder(behind), "ids"), environments=environments)
+    seal = msgspec.structs.replace(read_seal(OpenRun(behind), "ids"), environments=environments)
     assert (stated(seal, settings, "dtype"), stated(seal, settings, "device")) == ("bfloat16", "H200, cpu")
 
 
@@ -347,8 +347,8 @@ def test_without_transformers_the_comparison_still_works(run: Path, monkeypatch:
 
 
 def test_a_reader_without_a_tokenizer_here_has_no_template_text(run: Path) -> None:
-    place = RunFolder(run)
-    plan = place.experiment().readers[0]
+    place = OpenRun(run)
+    plan = place.experiment.readers[0]
     assert chat_text(place, plan) is not None
     served = msgspec.structs.replace(plan, reader=msgspec.structs.replace(plan.reader, model=Pin(served="big")))
     assert chat_text(place, served) is None

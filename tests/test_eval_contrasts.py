@@ -17,16 +17,17 @@ from msgspec import UNSET
 from rich.console import Console
 from tiny import GRAMMAR, ROWS, SWITCHED_TEMPLATE, coldread, make_model, write_experiment, write_rows
 
-from eval.analysis.contrasts import Asked, contrasts, interactions
+from eval.analysis.contrasts import ContrastQuery, contrasts, interactions
 from eval.analysis.evidence import evidence_outcomes
-from eval.analysis.scored import Scored, read_scored
+from eval.analysis.scored import ScoredRun, open_scored
 from eval.console.contrasts import contrast as print_contrast
 from eval.records import Score
 from eval.statistics import bootstrap, holm, mcnemar
 from eval.typeset.contrasts import contrast_grid, flat, interaction_grid
 from offline.canonical import read_lines
 from offline.config.analysis import Analysis, DeclaredContrast, DeclaredInteraction
-from offline.run.folder import RunFolder
+from offline.run.folder import EXPERIMENT
+from offline.run.opened import OpenRun
 
 ANALYSIS = {
     "contrasts": [
@@ -80,8 +81,8 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def scored(run: Path) -> Scored:
-    return read_scored(RunFolder(run))
+def scored(run: Path) -> ScoredRun:
+    return open_scored(OpenRun(run))
 
 
 def contrast(run: Path, *arguments: object) -> dict[str, Any]:
@@ -97,7 +98,7 @@ def stored(run: Path, reader: str, view: str) -> dict[str, Score]:
     return {s.question: s for s in read_lines(run / "scores" / reader / "scores.jsonl", Score) if s.view == view}
 
 
-def answered(scored: Scored, right: dict[tuple[str, str], set[str]], **more: Any) -> Scored:
+def answered(scored: ScoredRun, right: dict[tuple[str, str], set[str]], **more: Any) -> ScoredRun:
     """The run with other answers: of each reader and view, the questions that are right; an experiment with `more`."""
     scores = {
         (reader, view): {
@@ -107,7 +108,9 @@ def answered(scored: Scored, right: dict[tuple[str, str], set[str]], **more: Any
         for (reader, view), questions in scored.scores.items()
     }
     experiment = msgspec.structs.replace(scored.experiment, **more)
-    return replace(scored, scores=scores, metrics=("subem",), experiment=experiment)
+    run = OpenRun(scored.run.path)
+    run.once(EXPERIMENT, "experiment", lambda: experiment)
+    return replace(scored, run=run, scores=scores, metrics=("subem",))
 
 
 def ada(*numbers: int) -> set[str]:
@@ -162,10 +165,10 @@ def test_declared_contrasts_over_another_population_are_exploratory(run: Path) -
     assert found["interactions"] == []
 
 
-def test_holms_family_is_every_row_of_the_readers_declared_contrasts(scored: Scored) -> None:
+def test_holms_family_is_every_row_of_the_readers_declared_contrasts(scored: ScoredRun) -> None:
     # plain: 12 + 2 questions; cmc wins all of Ada's, stale_closure none, closed_book the first two.
     made = answered(scored, {("plain", "cmc"): ada(*range(12)), ("plain", "closed_book"): ada(0, 1)})
-    asked = Asked(reader="plain").contrasts(made)
+    asked = ContrastQuery(reader="plain").contrasts(made)
     found = contrasts(made, asked, "subem")
     # Questions 0, 1, 4, 5, 8, 9 are single-hop. cmc - stale_closure: wins 6, 6, 12; cmc - closed_book over few: 0, 2, 2.
     assert [c.only_a for c in found] == [6, 6, 12, 0, 2, 2]
@@ -179,9 +182,9 @@ def test_holms_family_is_every_row_of_the_readers_declared_contrasts(scored: Sco
     assert alone == found[3:]
 
 
-def test_two_readers_of_a_view_are_a_family_of_their_own(scored: Scored) -> None:
+def test_two_readers_of_a_view_are_a_family_of_their_own(scored: ScoredRun) -> None:
     made = answered(scored, {("plain", "cmc"): ada(*range(12))})
-    found = contrasts(made, Asked(view="cmc").contrasts(made), "subem")
+    found = contrasts(made, ContrastQuery(view="cmc").contrasts(made), "subem")
     assert [(c.only_a, c.reader, c.view) for c in found] == [(6, None, "cmc"), (6, None, "cmc"), (12, None, "cmc")]
     assert [float(c.holm_p or "nan") for c in found] == pytest.approx(holm([mcnemar(n, 0) for n in (6, 6, 12)]), rel=1e-3)
 
@@ -236,7 +239,7 @@ def test_every_form_of_the_table_holds_the_numbers_of_the_json(run: Path) -> Non
     assert printed["latex"].count("\\begin{tabular}") == printed["latex"].count("\\end{tabular}") == 2
 
 
-def test_questions_of_one_text_are_one_cluster(scored: Scored) -> None:
+def test_questions_of_one_text_are_one_cluster(scored: ScoredRun) -> None:
     # Carl's two questions have texts of their own; Ada's twelve share six.
     wins = ada(0, 1, 2, 3, 6)
     made = answered(scored, {("plain", "cmc"): wins, ("plain", "stale_closure"): ada(8)})
@@ -250,20 +253,20 @@ def test_questions_of_one_text_are_one_cluster(scored: Scored) -> None:
     assert (pooled.chi_square, pooled.mcnemar_p) == ("2.67", "0.2188")
 
 
-def test_a_population_restricts_every_row(scored: Scored) -> None:
+def test_a_population_restricts_every_row(scored: ScoredRun) -> None:
     made = answered(scored, {("plain", "cmc"): ada(0, 1, 2, 5)})
     found = contrasts(made, [DeclaredContrast("cmc", "closed_book", "few", "plain")], "subem")
     assert [(c.hop_class, c.questions, c.only_a) for c in found] == [("sh", 2, 2), ("mh", 2, 1), ("all", 4, 3)]
 
 
-def test_one_hop_class_is_not_counted_twice(scored: Scored) -> None:
+def test_one_hop_class_is_not_counted_twice(scored: ScoredRun) -> None:
     analysis = Analysis(populations={"single": ("ada/0", "ada/1", "carl/0")})
     made = answered(scored, {}, analysis=analysis)
     found = contrasts(made, [DeclaredContrast("cmc", "closed_book", "single", "plain")], "subem")
     assert [(c.hop_class, c.questions) for c in found] == [("sh", 3)]
 
 
-def test_an_interaction_as_worked_by_hand(scored: Scored) -> None:
+def test_an_interaction_as_worked_by_hand(scored: ScoredRun) -> None:
     views = ("cmc", "raw_history", "stale_closure", "closed_book")
     sets = (ada(0, 1, 2, 4, 5), ada(0), ada(1, 2), ada(2))
     made = answered(scored, {("plain", view): right for view, right in zip(views, sets, strict=True)})
@@ -277,7 +280,7 @@ def test_an_interaction_as_worked_by_hand(scored: Scored) -> None:
     assert all(i.declared and float(i.low) <= float(i.points) <= float(i.high) for i in found)
 
 
-def test_an_interval_that_no_resample_could_widen_is_marked(scored: Scored) -> None:
+def test_an_interval_that_no_resample_could_widen_is_marked(scored: ScoredRun) -> None:
     both = {("plain", "cmc"): ada(0, 1, 3), ("plain", "closed_book"): ada(0, 1)}
     made = answered(scored, both)
     # ada/3 has two hops: the other class has no discordant question, so its zeros come of nothing that was drawn.
@@ -300,7 +303,7 @@ def test_an_interval_that_no_resample_could_widen_is_marked(scored: Scored) -> N
         assert ("[0.00, 0.00]*" in console.file.getvalue(), "* every question" in console.file.getvalue()) == (marked, marked)
 
 
-def test_an_interaction_of_which_every_question_comes_out_alike_is_marked(scored: Scored) -> None:
+def test_an_interaction_of_which_every_question_comes_out_alike_is_marked(scored: ScoredRun) -> None:
     views = ("cmc", "raw_history", "stale_closure", "closed_book")
     made = answered(scored, {("plain", "cmc"): ada(1)})
     found = interactions(made, [DeclaredInteraction(*views, reader="plain")], "subem")
@@ -310,7 +313,7 @@ def test_an_interaction_of_which_every_question_comes_out_alike_is_marked(scored
 
 @settings(max_examples=8, deadline=None)
 @given(data=st.data())
-def test_a_contrast_and_its_reverse_agree(scored: Scored, data: st.DataObject) -> None:
+def test_a_contrast_and_its_reverse_agree(scored: ScoredRun, data: st.DataObject) -> None:
     subsets = st.sets(st.sampled_from(sorted(scored.texts)))
     right = {("plain", view): data.draw(subsets) for view in ("cmc", "stale_closure")}
     made = answered(scored, right)
@@ -331,7 +334,7 @@ def test_a_contrast_and_its_reverse_agree(scored: Scored, data: st.DataObject) -
 # What evidence explains
 
 
-def test_accuracy_given_evidence_and_outcomes_by_evidence_as_worked_by_hand(scored: Scored) -> None:
+def test_accuracy_given_evidence_and_outcomes_by_evidence_as_worked_by_hand(scored: ScoredRun) -> None:
     # Questions 3, 7 and 11 have the gold Paris. cmc shows "Ada lives in Paris." and "Paris lies on the river Seine.";
     # stale_closure has "Ada lives in Rome." instead of the former, and the latter still holds the gold; closed_book is empty.
     right = {("plain", "cmc"): ada(3, 7), ("plain", "stale_closure"): ada(11), ("plain", "closed_book"): ada(3, 11)}
@@ -482,6 +485,6 @@ def test_the_section_changes_the_experiment_and_no_packet(tmp_path: Path) -> Non
     one, two = (tmp_path / name / "run" for name in ("with", "without"))
     manifests = [(place / "packets" / "manifest.json").read_bytes() for place in (one, two)]
     assert manifests[0] == manifests[1]
-    assert RunFolder(one).experiment_digest() != RunFolder(two).experiment_digest()
-    (declared,) = (RunFolder(one).experiment().analysis or Analysis()).contrasts
+    assert OpenRun(one).experiment_digest() != OpenRun(two).experiment_digest()
+    (declared,) = (OpenRun(one).experiment.analysis or Analysis()).contrasts
     assert declared == DeclaredContrast("cmc", "raw_history", "all", "tiny")

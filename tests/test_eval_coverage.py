@@ -22,7 +22,7 @@ from eval.metrics.normalise import normalise_answer
 from offline.freeze import freeze_memory
 from offline.memory import Memory
 from offline.records import Extraction, Relation, StatementExtraction, Triple
-from offline.run.folder import RunFolder
+from offline.run.opened import OpenRun
 from offline.views import find_view
 from readers.embedded import embedded_folder
 from readers.tokens.chat import ChatTokenizer
@@ -258,7 +258,7 @@ def test_the_curve_opens_the_labels_once_and_writes_nothing_else(ranked: Path, t
     count(run, "--curve", "1,2")
     after = {path: path.read_bytes() for path in run.rglob("*") if path.is_file()}
     assert {path.name for path in after if after[path] != before.get(path)} == {"ledger.jsonl"}
-    assert [entry.command for entry in read_ledger(RunFolder(run))] == ["coverage"]
+    assert [entry.command for entry in read_ledger(OpenRun(run))] == ["coverage"]
 
 
 @pytest.mark.parametrize("numbers", ["0", "1,", "a", "1 2", "-1", "100000"])

@@ -14,7 +14,7 @@ from tiny import coldread
 
 from eval.analysis.provenance import extracted_by, extraction_words
 from eval.records import AskedExtractor, ExtractedBy
-from offline.run.folder import RunFolder
+from offline.run.opened import OpenRun
 from readers.records import StageCounts
 
 GOLDEN = Path(__file__).parent / "golden"
@@ -32,7 +32,7 @@ def lines(path: Path) -> list[dict[str, Any]]:
 
 
 def test_the_record_holds_what_the_runs_own_files_say() -> None:
-    found = extracted_by(RunFolder(BY_MODEL))
+    found = extracted_by(OpenRun(BY_MODEL))
     folder = BY_MODEL / "extraction"
     status = {statement["text"]: statement["status"] for statement in lines(folder / "statements.jsonl")}
     of_histories = [
@@ -53,14 +53,14 @@ def test_the_record_holds_what_the_runs_own_files_say() -> None:
     assert asked.fingerprint == json.loads((folder / "calls" / "settings.json").read_text())["model"]["fingerprint"]
     assert list(asked.environments) == json.loads((folder / "environments.json").read_text())
     assert (found.frontend, asked.name, asked.unit, asked.catalogue) == ("hybrid", "rules", "tokens", None)
-    assert extracted_by(RunFolder(BY_GRAMMAR)).extractor is None
+    assert extracted_by(OpenRun(BY_GRAMMAR)).extractor is None
 
 
 @pytest.mark.parametrize("golden", WORDS, ids=lambda path: path.name)
 def test_every_form_says_what_made_the_triples(golden: Path, tmp_path: Path) -> None:
     run = Path(shutil.copytree(golden, tmp_path / "run"))
     words = WORDS[golden]
-    record = json.loads(msgspec.json.encode(extracted_by(RunFolder(run))))
+    record = json.loads(msgspec.json.encode(extracted_by(OpenRun(run))))
     assert f"extraction: {words}." in coldread("table", str(run)).stdout.replace("\\", "")
     assert f"extraction: {words}." in coldread("table", str(run), "--format", "latex").stdout.replace("\\", "")
     rows = csv.DictReader(io.StringIO(coldread("table", str(run), "--format", "csv").stdout, newline=""))

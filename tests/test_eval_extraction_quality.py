@@ -35,7 +35,7 @@ from offline.config.experiment import GrammarForms, SyntheticData
 from offline.config.yaml import find_config, load_yaml
 from offline.loaders import load
 from offline.records import Extraction, History, Question, Relation, StatementExtraction, Triple
-from offline.run.folder import RunFolder
+from offline.run.opened import OpenRun
 
 Result = dict[str, Any]
 # A statement's triples, or its status.
@@ -578,7 +578,7 @@ def test_the_command_compares_with_a_grammar_run_right_then(run: Path) -> None:
     result = against(run, f"grammar:{run.parent / 'homes.yaml'}")
     # No label was opened and nothing written.
     assert files(run) == before
-    assert read_ledger(RunFolder(run)) == ()
+    assert read_ledger(OpenRun(run)) == ()
     assert result["texts"] == {"compared": 8, "only_extraction": 0, "only_reference": 0}
     assert result["errors"]["counts"] == {**dict.fromkeys(ERRORS, 0), "no_fact": 2}
     assert (result["agreement"]["triples"]["both"], result["agreement"]["triples"]["reference"]) == (5, 7)
@@ -598,7 +598,7 @@ def test_the_command_compares_with_a_grammar_run_right_then(run: Path) -> None:
 def test_gold_opens_the_labels_and_the_ledger_says_so(run: Path) -> None:
     before = files(run)
     result = against(run, f"grammar:{run.parent / 'homes.yaml'}", "--gold")
-    assert [entry.command for entry in read_ledger(RunFolder(run))] == ["extract --against"]
+    assert [entry.command for entry in read_ledger(OpenRun(run))] == ["extract --against"]
     assert {path.name for path, content in files(run).items() if before.get(path) != content} == {"ledger.jsonl"}
     cell = result["downstream"]["by_hops"]["mh"]
     # The river of Ada's home.
@@ -642,7 +642,7 @@ def test_references_that_cannot_be_used_are_refused_before_a_label_is_opened(run
     assert "is no run" in refused(tmp_path / "empty", 10)
     assert "no statement in common" in refused(stranger, 4)
     assert "--against" in coldread("extract", str(run), "--gold", code=2).stderr
-    assert read_ledger(RunFolder(run)) == ()
+    assert read_ledger(OpenRun(run)) == ()
 
 
 def test_nothing_is_extracted_anew(tmp_path: Path) -> None:

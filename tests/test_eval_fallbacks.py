@@ -14,7 +14,7 @@ from worlds import show
 
 from eval.analysis.fallbacks import fallback_lines
 from eval.run import read_all
-from offline.run.folder import RunFolder
+from offline.run.opened import OpenRun
 
 WORDS = "a fallback on 1 of 5 questions, not the view's own choice: raw_history for 1"
 
@@ -86,8 +86,8 @@ def test_scores_say_fallbacks_and_answers_that_the_output_cap_ended(copied_run: 
 
 
 def test_reading_says_how_many_answers_the_output_cap_ended(copied_run: Path) -> None:
-    run, said = RunFolder(copied_run), []
-    read_all(run, run.experiment(), None, lambda step, what: said.append(what), lambda reader: lambda *now: None)
+    run, said = OpenRun(copied_run), []
+    read_all(run, None, lambda step, what: said.append(what), lambda reader: lambda *now: None)
     ended = sum(json.loads(coldread("score", str(copied_run), "--json").stdout)["seals"]["tiny"]["capped"].values())
     assert f" {ended} ended by the output cap of 12 tokens, seal " in said[0]
 

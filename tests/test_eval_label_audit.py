@@ -11,7 +11,8 @@ from eval.analysis.label_audit import Sensitivity, least_favourable, sensitivity
 from eval.labels import read_ledger
 from eval.records import Score
 from offline.canonical import write_record
-from offline.run.folder import RunFolder, make_manifest, read_manifest
+from offline.run.manifest import make_manifest, read_manifest
+from offline.run.opened import OpenRun
 
 Result = dict[str, Any]
 # The tokens of "Rome": each is its byte's place in the tiny vocabulary.
@@ -43,7 +44,7 @@ def start(folder: Path, model: Path, given: list[dict[str, Any]], until: str, **
 
 
 def test_the_published_gaps_withstand_the_least_favourable_rescoring() -> None:
-    # 400 multi-hop questions, 26 flagged. Scored right, in all and of the 374 others: cmc 313 and 313 (78.25 %),
+    # 400 multi-hop questions, 26 flagged. ScoredRun right, in all and of the 374 others: cmc 313 and 313 (78.25 %),
     # prior_refresh 86 and 85 (21.50 %), fact_bm25 83 and 83 (20.75 %).
     cmc, prior, bm25 = (Sensitivity(400, right, 26, unflagged) for right, unflagged in ((313, 313), (86, 85), (83, 83)))
     assert (cmc.lowest, cmc.highest, cmc.unflagged) == (313, 339, 374)
@@ -142,7 +143,7 @@ def test_the_audit_of_a_scored_run_by_hand(tiny_model: Path, tmp_path: Path, plu
 
 def test_an_audit_is_an_opening_of_the_labels_and_leaves_the_run_whole(copied_run: Path) -> None:
     audit(copied_run)
-    assert [entry.command for entry in read_ledger(RunFolder(copied_run))] == ["score", "labels"]
+    assert [entry.command for entry in read_ledger(OpenRun(copied_run))] == ["score", "labels"]
     coldread("replay", str(copied_run))
 
 
@@ -169,7 +170,7 @@ def test_scores_of_other_seals_are_left_out(copied_run: Path) -> None:
 
 
 def openings(run: Path) -> int:
-    return len(read_ledger(RunFolder(run)))
+    return len(read_ledger(OpenRun(run)))
 
 
 def test_altered_scores_are_refused_before_the_labels_are_opened(copied_run: Path) -> None:

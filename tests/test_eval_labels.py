@@ -13,7 +13,7 @@ from offline.config.experiment import SyntheticData
 from offline.errors import AlteredError
 from offline.loaders.synthetic import Event, Plan, World, draw_world
 from offline.records import History
-from offline.run.folder import RunFolder
+from offline.run.opened import OpenRun
 
 
 def loaded(folder: Path, model: Path, rows: list[dict[str, object]], code: int = 0) -> tuple[Path, str]:
@@ -90,7 +90,7 @@ def test_every_opening_is_in_the_ledger_with_the_seals_there_were(scored_run: Pa
     coldread("score", str(copied_run))  # up to date: opens nothing
     shutil.rmtree(copied_run / "scores")
     coldread("score", str(copied_run))
-    ledger = read_ledger(RunFolder(copied_run))
+    ledger = read_ledger(OpenRun(copied_run))
     assert [(e.number, e.command) for e in ledger] == [(1, "score"), (2, "coverage"), (3, "score")]
     root = json.loads((scored_run / "reads" / "tiny" / "seal.json").read_text())["root"]
     assert [e.seals for e in ledger] == [{"tiny": root}] * 3
@@ -113,7 +113,7 @@ def test_a_seal_made_before_any_opening_is_blind(scored_run: Path, copied_run: P
 
 @pytest.mark.parametrize("damage", ["drop first", "swap", "renumber", "empty"])
 def test_a_ledger_that_was_rewritten_is_refused(copied_run: Path, damage: str) -> None:
-    run = RunFolder(copied_run)
+    run = OpenRun(copied_run)
     for _ in range(2):
         open_labels(run, "coverage")
     path = copied_run / "labels" / LEDGER

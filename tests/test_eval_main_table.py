@@ -12,7 +12,7 @@ import msgspec
 import pytest
 from tiny import coldread, write_experiment, write_rows
 
-from eval.analysis.exchanges import Asked
+from eval.analysis.exchanges import Exchange
 from eval.analysis.main_table import summarise
 from eval.analysis.published import published
 from eval.records import Score
@@ -20,12 +20,12 @@ from eval.report.page import make_report
 from eval.typeset.grid import markdown
 from eval.typeset.main_table import flat, grids
 from offline.records import Packet
-from offline.run.folder import RunFolder
+from offline.run.opened import OpenRun
 
 GOLDEN = Path(__file__).parent / "golden" / "format-1"
 
 
-def asked(question: str, hop_class: str, right: bool, request: str, sizes: tuple[int, int], **changes: Any) -> Asked:
+def asked(question: str, hop_class: str, right: bool, request: str, sizes: tuple[int, int], **changes: Any) -> Exchange:
     """One question; `changes`: cut, finish_reason, too_long."""
     score = Score(
         reader="r",
@@ -42,7 +42,7 @@ def asked(question: str, hop_class: str, right: bool, request: str, sizes: tuple
         metrics={"subem": right},
     )
     too_long = changes.get("too_long", False)
-    return Asked(score, ("", score.cut, too_long), () if too_long else (request,), *sizes)
+    return Exchange(score, ("", score.cut, too_long), () if too_long else (request,), *sizes)
 
 
 def test_a_row_counts_by_hand() -> None:
@@ -170,7 +170,7 @@ def test_fallbacks_are_counted_in_every_form_and_in_the_report(copied_run: Path)
     rows = csv.DictReader(io.StringIO(table(copied_run, "--format", "csv"), newline=""))
     assert {row["view"]: int(row["fallbacks"]) for row in rows} == found
     assert {row["view"]: row["fallbacks"] for row in json.loads(table(copied_run, "--json"))["rows"]} == found
-    page = make_report(RunFolder(copied_run))[0].decode()
+    page = make_report(OpenRun(copied_run))[0].decode()
     for text in (table(copied_run), table(copied_run, "--format", "latex"), html.unescape(page)):
         assert "fallback: questions for which the view chose nothing" in text.replace("\\_", "_")
         assert "not of the view's own choice" in text

@@ -24,7 +24,8 @@ from eval.score import score_reader
 from extract.pipelines.results import read_stored
 from offline.canonical import file_digest, write_record
 from offline.errors import ConfigurationError, EngineError, StateError
-from offline.run.folder import RunFolder, make_manifest, read_manifest
+from offline.run.manifest import make_manifest, read_manifest
+from offline.run.opened import OpenRun
 from readers.read import Commitment, read
 from readers.records import Seal
 from readers.seal import close
@@ -83,7 +84,7 @@ def test_one_seal_covers_views_and_pipelines_and_counts_them_apart(served_run: P
 
 
 def test_a_pipeline_that_samples_must_say_so_in_its_name(served_run: Path) -> None:
-    stored = read_stored(RunFolder(served_run), "tiny")
+    stored = read_stored(OpenRun(served_run), "tiny")
     assert stored.facts().sampled == ("direct_sampled",)
     traces = [replace(trace, pipeline=trace.pipeline.replace("direct_sampled", "warm")) for trace in stored.traces]
     with pytest.raises(ConfigurationError, match="call it warm_sampled"):
@@ -341,9 +342,9 @@ def test_a_sealed_reader_is_never_extended(
 def test_reading_waits_for_the_pipelines(tiny_model: Path, tmp_path: Path, plugin: Callable[..., Path]) -> None:
     plugin(*engine())
     run = make_served_run(tmp_path, tiny_model, "--until", "freeze")
-    experiment = RunFolder(run).experiment()
+    experiment = OpenRun(run).experiment
     with pytest.raises(StateError, match="pipelines of reader 'tiny' have not run"):
-        read(RunFolder(run), experiment, experiment.readers[0], Commitment("", 0), lambda *counts: None)
+        read(OpenRun(run), experiment, experiment.readers[0], Commitment("", 0), lambda *counts: None)
     assert not (run / READS).exists()
 
 
@@ -459,7 +460,7 @@ def test_a_fault_that_leaves_no_answer_is_wrong_and_stays_in_every_denominator(
 
 
 def test_an_abstention_is_right_where_a_gold_is_what_it_says_and_not_where_one_stands_inside(served_run: Path) -> None:
-    run, metrics = RunFolder(served_run), find_metrics()
+    run, metrics = OpenRun(served_run), find_metrics()
     for gold, right in (("No", False), ("answer", False), ("Seine", False), ("No answer.", True)):
         # sh_conflict and its like abstain on two questions, car on one; the direct answer "I do not know" is no abstention.
         scores = score_reader(run, "tiny", dict.fromkeys(QUESTIONS, (gold,)), metrics)

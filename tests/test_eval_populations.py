@@ -19,33 +19,37 @@ from eval.labels import read_labels
 from offline.config.analysis import Analysis
 from offline.config.experiment import ResolvedExperiment
 from offline.errors import CommandError, ConfigurationError
-from offline.run.folder import RunFolder
-from offline.run.steps import read_data
+from offline.run.folder import EXPERIMENT
+from offline.run.opened import OpenRun
 
 NONE: Sequence[str] = ()
 EVERY = {"ada/0", "ada/1", "ada/2", "carl/0", "carl/1"}
 
 
-def loaded(folder: Path, model: Path, **changes: object) -> RunFolder:
+def loaded(folder: Path, model: Path, **changes: object) -> OpenRun:
     """A run of the tiny rows, loaded and extracted."""
     folder.mkdir(exist_ok=True)
     run, experiment = folder / "run", write_experiment(folder, model, **changes)
     coldread("run", str(experiment), "--data", str(write_rows(folder)), "--out", str(run), "--until", "extract")
-    return RunFolder(run)
+    return OpenRun(run)
 
 
-def declaring(run: RunFolder, declared: Mapping[str, Sequence[str]]) -> ResolvedExperiment:
+def declaring(run: OpenRun, declared: Mapping[str, Sequence[str]]) -> ResolvedExperiment:
     """The run's experiment with these lists."""
     lists = {name: tuple(ids) for name, ids in declared.items()}
-    return msgspec.structs.replace(run.experiment(), analysis=Analysis(populations=lists))
+    return msgspec.structs.replace(run.experiment, analysis=Analysis(populations=lists))
 
 
-def found(run: RunFolder, *names: str, declared: Mapping[str, Sequence[str]] = {}) -> dict[str, frozenset[str]]:
-    return populations(run, declaring(run, declared), read_labels(run), names)
+def found(run: OpenRun, *names: str, declared: Mapping[str, Sequence[str]] = {}) -> dict[str, frozenset[str]]:
+    if not declared:
+        return populations(run, read_labels(run), names)
+    other = OpenRun(run.path)
+    other.once(EXPERIMENT, "experiment", lambda: declaring(run, declared))
+    return populations(other, read_labels(other), names)
 
 
 @pytest.fixture(scope="module")
-def run(tiny_model: Path, tmp_path_factory: pytest.TempPathFactory) -> RunFolder:
+def run(tiny_model: Path, tmp_path_factory: pytest.TempPathFactory) -> OpenRun:
     """The tiny rows, loaded and extracted; nothing changes it."""
     return loaded(tmp_path_factory.mktemp("populations"), tiny_model)
 
@@ -53,7 +57,7 @@ def run(tiny_model: Path, tmp_path_factory: pytest.TempPathFactory) -> RunFolder
 # By eye
 
 
-def test_all_and_the_history_lengths_part_the_questions(run: RunFolder) -> None:
+def test_all_and_the_history_lengths_part_the_questions(run: OpenRun) -> None:
     # Ada's history has five statements, Carl's three.
     assert found(run, "all", "length:5", "length:3") == {
         "all": EVERY,
@@ -62,13 +66,13 @@ def test_all_and_the_history_lengths_part_the_questions(run: RunFolder) -> None:
     }
 
 
-def test_keys_change_where_an_overwritten_value_leads_on(run: RunFolder) -> None:
+def test_keys_change_where_an_overwritten_value_leads_on(run: OpenRun) -> None:
     # Carl's one key is the same in both walks, and without an anchor both choose nothing.
     sets = found(run, "key_change", "same_keys")
     assert sets == {"key_change": {"ada/0", "ada/1"}, "same_keys": {"ada/2", "carl/0", "carl/1"}}
 
 
-def test_contested_is_what_the_questions_own_subject_says_in_two_ways(run: RunFolder) -> None:
+def test_contested_is_what_the_questions_own_subject_says_in_two_ways(run: OpenRun) -> None:
     assert found(run, "contested")["contested"] == {"ada/0", "ada/1", "carl/0"}
 
 
@@ -91,10 +95,10 @@ def test_flagged_and_unflagged_part_the_questions(tiny_model: Path, tmp_path: Pa
     run = loaded(tmp_path, tiny_model)
     golds = {**read_labels(run), "ada/0": ("Rome",), "carl/0": ("Oslo",), "ada/2": ("Paris",)}
     # Ada's and Carl's earlier homes; Paris was never Bob's. A second gold that is current clears ada/0.
-    sets = populations(run, run.experiment(), golds, ["flagged", "unflagged"])
+    sets = populations(run, golds, ["flagged", "unflagged"])
     assert sets == {"flagged": {"ada/0", "carl/0"}, "unflagged": {"ada/1", "ada/2", "carl/1"}}
     golds["ada/0"] = ("Rome", "Paris")
-    assert populations(run, run.experiment(), golds, ["flagged"]) == {"flagged": {"carl/0"}}
+    assert populations(run, golds, ["flagged"]) == {"flagged": {"carl/0"}}
 
 
 def test_a_history_fits_to_the_character() -> None:
@@ -124,7 +128,7 @@ def test_a_record_that_a_readers_cap_cut_is_overflow_too(tmp_path: Path) -> None
     assert found(run, "non_overflow")["non_overflow"] == EVERY - cut
 
 
-def test_populations_of_a_run_do_not_depend_on_which_are_asked_for(run: RunFolder) -> None:
+def test_populations_of_a_run_do_not_depend_on_which_are_asked_for(run: OpenRun) -> None:
     names = population_names(run)
     together = found(run, *names)
     assert list(together) == names
@@ -134,13 +138,13 @@ def test_populations_of_a_run_do_not_depend_on_which_are_asked_for(run: RunFolde
 # Names
 
 
-def test_declared_lists_are_populations(run: RunFolder) -> None:
+def test_declared_lists_are_populations(run: OpenRun) -> None:
     declared = {"homes": ["ada/2", "ada/0"], "none": []}
     sets = found(run, "homes", "none", "all", declared=declared)
     assert sets == {"homes": {"ada/0", "ada/2"}, "none": set(), "all": EVERY}
 
 
-def test_an_unknown_name_is_refused_with_those_there_are(run: RunFolder) -> None:
+def test_an_unknown_name_is_refused_with_those_there_are(run: OpenRun) -> None:
     with pytest.raises(CommandError) as refused:
         found(run, "all", "lenght:5", declared={"homes": ["ada/0"]})
     assert str(refused.value) == (
@@ -149,18 +153,18 @@ def test_an_unknown_name_is_refused_with_those_there_are(run: RunFolder) -> None
     )
 
 
-def test_a_declared_list_of_strangers_is_refused(run: RunFolder) -> None:
+def test_a_declared_list_of_strangers_is_refused(run: OpenRun) -> None:
     with pytest.raises(ConfigurationError, match=r"'homes' lists 'bob/0', which is no question .* \(1 of 2 are not\)"):
-        check_populations(declaring(run, {"homes": ["ada/0", "bob/0"]}), read_data(run))
+        check_populations(declaring(run, {"homes": ["ada/0", "bob/0"]}), run.data)
 
 
-def test_a_declared_list_cannot_take_a_built_in_name(run: RunFolder) -> None:
+def test_a_declared_list_cannot_take_a_built_in_name(run: OpenRun) -> None:
     with pytest.raises(ConfigurationError, match="'flagged' is built in"):
         check_populations(declaring(run, {"flagged": ["ada/0"]}))
 
 
-def test_histories_alone_need_no_extraction(run: RunFolder, tmp_path: Path) -> None:
-    bare = RunFolder(Path(shutil.copytree(run.path, tmp_path / "bare")))
+def test_histories_alone_need_no_extraction(run: OpenRun, tmp_path: Path) -> None:
+    bare = OpenRun(Path(shutil.copytree(run.path, tmp_path / "bare")))
     shutil.rmtree(bare.path / "extraction")
     assert found(bare, "all", "length:5", "homes", declared={"homes": ["ada/0"]})["homes"] == {"ada/0"}
 
@@ -168,7 +172,7 @@ def test_histories_alone_need_no_extraction(run: RunFolder, tmp_path: Path) -> N
 # The published benchmark
 
 
-def real_run(folder: Path, data: Path, **changes: object) -> RunFolder:
+def real_run(folder: Path, data: Path, **changes: object) -> OpenRun:
     experiment = write_experiment(
         folder,
         folder,
@@ -179,12 +183,12 @@ def real_run(folder: Path, data: Path, **changes: object) -> RunFolder:
         **changes,
     )
     coldread("run", str(experiment), "--data", str(data), "--out", str(folder / "run"), "--until", "extract")
-    return RunFolder(folder / "run")
+    return OpenRun(folder / "run")
 
 
-def sizes(run: RunFolder, *names: str) -> dict[str, tuple[int, int]]:
+def sizes(run: OpenRun, *names: str) -> dict[str, tuple[int, int]]:
     """Single-hop and multi-hop questions of each population."""
-    sets = populations(run, run.experiment(), real_golds(), names)
+    sets = populations(run, real_golds(), names)
     hops = {name: Counter("sh" if "_sh_" in asked else "mh" for asked in ids) for name, ids in sets.items()}
     return {name: (count["sh"], count["mh"]) for name, count in hops.items()}
 
@@ -221,7 +225,7 @@ def test_real_single_hop_questions_are_contested_more_often_than_an_llm_saw(real
     # sources contest 77 / 65 / 67 / 81.
     run = real_run(tmp_path, real_data)
     names = [f"length:{length}" for length in ("6k", "32k", "64k", "262k")]
-    sets = populations(run, run.experiment(), real_golds(), ["contested", *names])
+    sets = populations(run, real_golds(), ["contested", *names])
     single = {asked for asked in sets["contested"] if "_sh_" in asked}
     ours = [len(single & sets[name]) for name in names]
     assert ours == [77, 65, 67, 81]

@@ -19,7 +19,8 @@ from eval.score import score_run
 from eval.verify import verify_run
 from offline.canonical import digest_of, encode, file_digest, write_record
 from offline.errors import ColdreadError
-from offline.run.folder import Manifest, RunFolder, make_manifest, read_manifest
+from offline.run.manifest import Manifest, make_manifest, read_manifest
+from offline.run.opened import OpenRun
 from readers.records import Seal
 from readers.seal import close
 
@@ -48,8 +49,8 @@ def _refusals(run: Path) -> list[tuple[str, ColdreadError]]:
     """What scoring and replay say of a run that was changed; fails if either accepts it."""
     found = []
     for name, action in (
-        ("score", lambda: score_run(RunFolder(run), RunFolder(run).experiment())),
-        ("replay", lambda: replay(RunFolder(run), lambda link, detail: None)),
+        ("score", lambda: score_run(OpenRun(run))),
+        ("replay", lambda: replay(OpenRun(run), lambda link, detail: None)),
     ):
         with pytest.raises(ColdreadError) as caught:
             action()
@@ -82,7 +83,7 @@ def test_any_single_byte_changed_added_or_removed_in_any_file_is_refused_and_nam
         path.write_bytes(content)
     # No refused score opened the labels.
     assert (copied_run / "labels" / "ledger.jsonl").read_bytes() == openings
-    verify_run(RunFolder(copied_run))
+    verify_run(OpenRun(copied_run))
 
 
 def test_any_file_removed_is_refused_and_named(copied_run: Path) -> None:
@@ -286,7 +287,7 @@ def test_a_forgery_with_fitting_hashes_breaks_its_own_link(copied_run: Path, lin
     code, named, forge = FORGERIES[link]
     forge(copied_run)
     reseal(copied_run)
-    verify_run(RunFolder(copied_run))  # the hashes fit: only deriving again finds it out
+    verify_run(OpenRun(copied_run))  # the hashes fit: only deriving again finds it out
     assert named in coldread("replay", str(copied_run), code=code).stderr
 
 
@@ -340,8 +341,8 @@ def test_a_ledger_shorter_than_the_seal_saw_is_refused(copied_run: Path) -> None
 
 def test_replay_without_tokens_loads_neither_torch_nor_transformers(copied_run: Path) -> None:
     script = (
-        "import sys\nfrom pathlib import Path\nfrom eval.replay import replay\nfrom offline.run_folder import RunFolder\n"
-        "replay(RunFolder(Path(sys.argv[1])), lambda link, detail: print(link), tokens=False)\n"
+        "import sys\nfrom pathlib import Path\nfrom eval.replay import replay\nfrom offline.run_folder import OpenRun\n"
+        "replay(OpenRun(Path(sys.argv[1])), lambda link, detail: print(link), tokens=False)\n"
         "assert not {'torch', 'transformers', 'datasets'} & set(sys.modules)\n"
     )
     done = subprocess.run([sys.executable, "-P", "-c", script, str(copied_run)], capture_output=True, text=True, check=True)
@@ -350,8 +351,8 @@ def test_replay_without_tokens_loads_neither_torch_nor_transformers(copied_run: 
 
 def test_replay_with_tokens_loads_no_torch(copied_run: Path) -> None:
     script = (
-        "import sys\nfrom pathlib import Path\nfrom eval.replay import replay\nfrom offline.run_folder import RunFolder\n"
-        "replay(RunFolder(Path(sys.argv[1])), lambda link, detail: None)\nassert 'torch' not in sys.modules\n"
+        "import sys\nfrom pathlib import Path\nfrom eval.replay import replay\nfrom offline.run_folder import OpenRun\n"
+        "replay(OpenRun(Path(sys.argv[1])), lambda link, detail: None)\nassert 'torch' not in sys.modules\n"
     )
     subprocess.run([sys.executable, "-P", "-c", script, str(copied_run)], check=True)
 

@@ -22,8 +22,7 @@ from eval.report.islands import chain, pack, statuses
 from eval.report.label_placement import Place, place
 from eval.report.page import make_report
 from offline.memory import Memory
-from offline.run.folder import RunFolder
-from offline.run.steps import read_data, read_evidence, read_extraction, read_packets
+from offline.run.opened import OpenRun
 
 GOLDEN = Path(__file__).parent / "golden" / "format-1"
 
@@ -52,7 +51,7 @@ def unpack(text: str) -> Any:
 
 
 def page_of(run: Path) -> tuple[str, dict[str, Any]]:
-    page = make_report(RunFolder(run))[0].decode()
+    page = make_report(OpenRun(run))[0].decode()
     islands = {name.removeprefix("island-"): text for name, text in Elements(page).scripts.items() if name != "code"}
     return page, {name: unpack(text) for name, text in islands.items()}
 
@@ -78,7 +77,7 @@ def test_a_report_goes_into_the_run_which_still_replays_and_the_same_bytes_come_
     assert (copied_run / "report.html").read_bytes() == page
     # Neither the run's place nor the report's own presence is in it.
     moved = shutil.copytree(copied_run, copied_run.parent / "moved")
-    assert make_report(RunFolder(moved))[0] == page
+    assert make_report(OpenRun(moved))[0] == page
 
 
 def test_only_a_file_of_that_name_may_stand_in_the_run(copied_run: Path) -> None:
@@ -171,10 +170,10 @@ def test_declared_contrasts_come_first_and_carry_holms_p(tmp_path: Path, tiny_mo
 
 def test_the_islands_hold_every_answer_and_give_every_evidence_text_back(copied_run: Path) -> None:
     _, islands = page_of(copied_run)
-    index, run = islands["index"], RunFolder(copied_run)
+    index, run = islands["index"], OpenRun(copied_run)
     scores = [json.loads(line) for line in (copied_run / "scores/tiny/scores.jsonl").read_text().splitlines()]
     numbers = {question[0]: number for number, question in enumerate(index["questions"])}
-    packets, evidence = read_packets(run, VIEWS), read_evidence(run)
+    packets, evidence = run.packets(VIEWS), run.evidence
     for score in scores:
         number, view = numbers[score["question"]], index["views"].index(score["view"])
         told = islands[f"answers-{number // index['block']}"][number % index["block"]]
@@ -196,10 +195,10 @@ def expand(runs: list[int]) -> list[int]:
 
 
 def memory_of(run: Path, history: str) -> Memory:
-    folder = RunFolder(run)
-    experiment, data = folder.experiment(), read_data(folder)
+    folder = OpenRun(run)
+    experiment, data = folder.experiment, folder.data
     (found,) = [h for h in data.histories if h.id == history]
-    return Memory(found, read_extraction(folder), experiment.settings, experiment.prompt.heading)
+    return Memory(found, folder.extraction, experiment.settings, experiment.prompt.heading)
 
 
 def test_the_chain_and_superseded_records_by_hand(copied_run: Path) -> None:
@@ -207,7 +206,7 @@ def test_the_chain_and_superseded_records_by_hand(copied_run: Path) -> None:
     # Ada in Rome, Rome on the Tiber, Paris on the Seine, Bob in Rome, Ada in Paris: only the first is overwritten.
     first = memory.history.statements[0].position
     assert statuses(memory) == {first: first + 4, **dict.fromkeys(range(first + 1, first + 5))}
-    (question,) = [q for q in read_data(RunFolder(copied_run)).questions if q.id == "ada/1"]
+    (question,) = [q for q in OpenRun(copied_run).data.questions if q.id == "ada/1"]
     assert list(chain(memory, question)) == [
         [0, "Ada", "home", "Paris", first + 4, [[first, "Rome"]]],
         [1, "Paris", "river", "Seine", first + 2, []],

@@ -13,7 +13,7 @@ from worlds import real_file
 from eval.analysis.prediction_file import Fields, read_answers
 from eval.labels import read_ledger
 from offline.errors import DataError
-from offline.run.folder import RunFolder
+from offline.run.opened import OpenRun
 
 # The tiny rows ask ada/0 Paris, ada/1 Seine (mh), ada/2 Rome, carl/0 Bergen, carl/1 No one at all.
 GIVEN = {"ada/0": "Answer: Paris", "ada/1": "the Rhine", "ada/2": "It is Rome.", "carl/0": "Oslo"}
@@ -196,7 +196,7 @@ def test_a_sealed_run_and_its_scores_stay_and_replay_after_others_are_scored(cop
     before = {p: p.read_bytes() for p in copied_run.rglob("*") if p.is_file() and p.name != "ledger.jsonl"}
     scored(copied_run, put(tmp_path, "theirs.json", json.dumps(GIVEN)))
     assert {p: p.read_bytes() for p in copied_run.rglob("*") if p.is_file() and p.name != "ledger.jsonl"} == before
-    assert [entry.command for entry in read_ledger(RunFolder(copied_run))] == ["score", "score-predictions"]
+    assert [entry.command for entry in read_ledger(OpenRun(copied_run))] == ["score", "score-predictions"]
     coldread("replay", str(copied_run))
     coldread("score", str(copied_run))
 

@@ -26,8 +26,8 @@ from extract.pipelines.step import (
 from offline.config.calls import pipeline_reader
 from offline.config.experiment import ReaderPlan, ResolvedExperiment
 from offline.errors import ColdreadError, InputLinkError, OutputLinkError, StateError
-from offline.run.folder import RunFolder, verify_folder
-from offline.run.steps import read_data
+from offline.run.manifest import verify_folder
+from offline.run.opened import OpenRun
 from readers.calls.caller import Caller, Prepared, read_transcript
 from readers.models.pins import identify
 from readers.records import Output
@@ -38,7 +38,7 @@ NAMES = ["direct", "direct_sampled", "sh_conflict", "sh_conflict_llm", "car"]
 ENVIRONMENT = ({"coldread": "0", "engine": "scripted"},)
 
 
-def _make(folder: Path, model: Path, rows: list[dict[str, Any]] | None = None, **pipelines: object) -> RunFolder:
+def _make(folder: Path, model: Path, rows: list[dict[str, Any]] | None = None, **pipelines: object) -> OpenRun:
     """A frozen run of the tiny histories whose reader serves pipelines and reads no view."""
     reader = {"name": "tiny", "engine": "transformers", "model": {"folder": str(model)}, "batch_size": 4, "output_cap": 8}
     settings = {"output_cap": 480, "answer_cap": 8, "input_cap": 3_000, **pipelines}
@@ -46,7 +46,7 @@ def _make(folder: Path, model: Path, rows: list[dict[str, Any]] | None = None, *
     experiment = write_experiment(folder, model, readers=readers, pipelines=settings, views=["closed_book"])
     data, out = write_rows(folder, rows), folder / "run"
     coldread("run", str(experiment), "--data", str(data), "--out", str(out), "--until", "freeze")
-    return RunFolder(out)
+    return OpenRun(out)
 
 
 def _tokenizer(plan: ReaderPlan, model: Path) -> ChatTokenizer:
@@ -87,27 +87,27 @@ def _script(text: str) -> str:
 
 
 @pytest.fixture(scope="module")
-def served(tmp_path_factory: pytest.TempPathFactory, tiny_model: Path) -> RunFolder:
+def served(tmp_path_factory: pytest.TempPathFactory, tiny_model: Path) -> OpenRun:
     """A run whose pipelines a script served. Tests that change it work on copies."""
     run = _make(tmp_path_factory.mktemp("served"), tiny_model)
-    experiment = run.experiment()
+    experiment = run.experiment
     caller = _caller(experiment, tiny_model, _script)
-    assert pipelines_step(run, experiment, experiment.readers[0], caller, lambda: ENVIRONMENT)
+    assert pipelines_step(run, experiment.readers[0], caller, lambda: ENVIRONMENT)
     return run
 
 
-def _replay(run: RunFolder, model: Path) -> tuple[Trace, ...]:
-    experiment = run.experiment()
+def _replay(run: OpenRun, model: Path) -> tuple[Trace, ...]:
+    experiment = run.experiment
     plan = experiment.readers[0]
-    traces, candidates, transcript = replay_pipelines(run, experiment, plan, _tokenizer(plan, model))
+    traces, candidates, transcript = replay_pipelines(run, plan, _tokenizer(plan, model))
     assert candidates == read_candidates(run, "tiny")
     assert transcript == read_transcript(pipelines_folder(run, "tiny") / "calls")
     return traces
 
 
-def test_the_step_stores_what_the_pipelines_made_and_is_up_to_date_afterwards(served: RunFolder, tiny_model: Path) -> None:
-    experiment = served.experiment()
-    data = read_data(served)
+def test_the_step_stores_what_the_pipelines_made_and_is_up_to_date_afterwards(served: OpenRun, tiny_model: Path) -> None:
+    experiment = served.experiment
+    data = served.data
     caller = _caller(experiment, tiny_model, _script)
     made = run_pipelines(NAMES, data.histories, data.questions, experiment, caller)
     assert read_traces(served, "tiny") == made.traces
@@ -121,13 +121,13 @@ def test_the_step_stores_what_the_pipelines_made_and_is_up_to_date_afterwards(se
     def never() -> Sequence[dict[str, str]]:
         raise AssertionError("an up-to-date step asks nothing")
 
-    assert not pipelines_step(served, experiment, experiment.readers[0], caller, never)
+    assert not pipelines_step(served, experiment.readers[0], caller, never)
     verify_folder(pipelines_folder(served, "tiny"))
 
 
-def test_another_setting_is_another_step(served: RunFolder, tiny_model: Path, tmp_path: Path) -> None:
-    run = RunFolder(Path(shutil.copytree(served.path, tmp_path / "run")))
-    experiment = run.experiment()
+def test_another_setting_is_another_step(served: OpenRun, tiny_model: Path, tmp_path: Path) -> None:
+    run = OpenRun(Path(shutil.copytree(served.path, tmp_path / "run")))
+    experiment = run.experiment
     assert experiment.pipelines
     plan = experiment.readers[0]
     for changed in (
@@ -135,16 +135,17 @@ def test_another_setting_is_another_step(served: RunFolder, tiny_model: Path, tm
         msgspec.structs.replace(experiment, settings=msgspec.structs.replace(experiment.settings, tokenizer="unicode")),
         msgspec.structs.replace(experiment, prompt=msgspec.structs.replace(experiment.prompt, system="Say less.")),
     ):
-        assert pipelines_step(run, changed, plan, _caller(changed, tiny_model, _script), lambda: ENVIRONMENT)
-        assert pipelines_step(run, experiment, plan, _caller(experiment, tiny_model, _script), lambda: ENVIRONMENT)
+        for asked in (changed, experiment):
+            run.create(asked)
+            assert pipelines_step(run, plan, _caller(asked, tiny_model, _script), lambda: ENVIRONMENT)
     fewer = msgspec.structs.replace(plan, pipelines=("direct",))
-    assert pipelines_step(run, experiment, fewer, _caller(experiment, tiny_model, _script), lambda: ENVIRONMENT)
+    assert pipelines_step(run, fewer, _caller(experiment, tiny_model, _script), lambda: ENVIRONMENT)
     (pipelines_folder(run, "tiny").parent / "seal.json").write_text("{}")
     with pytest.raises(StateError, match="sealed"):
-        pipelines_step(run, experiment, plan, _caller(experiment, tiny_model, _script), lambda: ENVIRONMENT)
+        pipelines_step(run, plan, _caller(experiment, tiny_model, _script), lambda: ENVIRONMENT)
 
 
-def test_replay_needs_no_model_and_gives_the_stored_traces(served: RunFolder, tiny_model: Path) -> None:
+def test_replay_needs_no_model_and_gives_the_stored_traces(served: OpenRun, tiny_model: Path) -> None:
     assert _replay(served, tiny_model) == read_traces(served, "tiny")
 
 
@@ -200,9 +201,9 @@ def _answer_as(other: bytes) -> Callable[[Path], None]:
     ],
 )
 def test_replay_names_the_first_link_that_is_broken(
-    served: RunFolder, tiny_model: Path, tmp_path: Path, error: type[ColdreadError], named: str, alter: Callable[[Path], None]
+    served: OpenRun, tiny_model: Path, tmp_path: Path, error: type[ColdreadError], named: str, alter: Callable[[Path], None]
 ) -> None:
-    run = RunFolder(Path(shutil.copytree(served.path, tmp_path / "run")))
+    run = OpenRun(Path(shutil.copytree(served.path, tmp_path / "run")))
     alter(pipelines_folder(run, "tiny"))
     with pytest.raises(error, match=re.escape(named)) as caught:
         _replay(run, tiny_model)
@@ -215,9 +216,9 @@ def test_a_special_token_in_an_answer_ends_in_a_refused_call_and_not_in_a_crash(
         return _script(text).replace('"Paris"', '"<|end|> Paris"')
 
     run = _make(tmp_path, tiny_model, foreign="keep")
-    experiment = run.experiment()
+    experiment = run.experiment
     caller = _caller(experiment, tiny_model, script)
-    pipelines_step(run, experiment, experiment.readers[0], caller, lambda: ENVIRONMENT)
+    pipelines_step(run, experiment.readers[0], caller, lambda: ENVIRONMENT)
     (car,) = (t for t in read_traces(run, "tiny") if (t.pipeline, t.question) == ("car", "ada/1"))
     assert [(hop.outcome, hop.answer) for hop in car.hops] == [("answered", "<|end|> Paris"), ("empty", None)]
     assert car.hops[1].resolved == "Which river has <|end|> Paris?"
@@ -235,9 +236,9 @@ def test_a_special_token_in_a_record_fails_the_questions_that_are_shown_it_and_n
     rows = json.loads(json.dumps(ROWS))
     rows[1]["statements"].append("Carl lives in <|end|>.")
     run = _make(tmp_path, tiny_model, rows, k=2)
-    experiment = run.experiment()
+    experiment = run.experiment
     caller = _caller(experiment, tiny_model, _script)
-    pipelines_step(run, experiment, experiment.readers[0], caller, lambda: ENVIRONMENT)
+    pipelines_step(run, experiment.readers[0], caller, lambda: ENVIRONMENT)
     direct = {t.question: t for t in read_traces(run, "tiny") if t.pipeline == "direct"}
     assert (direct["carl/0"].answer, "special token" in str(direct["carl/0"].fault)) == ("", True)
     assert (direct["ada/0"].answer, direct["ada/0"].fault) == ("Rome", None)
@@ -249,8 +250,8 @@ def test_a_real_engine_serves_pipelines_and_what_it_said_replays(
 ) -> None:
     monkeypatch.setenv("COLDREAD_CALLS", str(tmp_path / "calls"))
     run = _make(tmp_path, tiny_model, output_cap=48)
-    experiment = run.experiment()
-    serve_pipelines(run, experiment, experiment.readers[0], lambda answered, wave: None)
+    experiment = run.experiment
+    serve_pipelines(run, experiment.readers[0], lambda answered, wave: None)
     traces = read_traces(run, "tiny")
     assert [(t.pipeline, t.question) for t in traces[:2]] == [("direct", "ada/0"), ("direct", "ada/1")]
     assert len(traces) == len(NAMES) * 5

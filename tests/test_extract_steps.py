@@ -16,7 +16,8 @@ from extract.step import CALLS, read_drafts
 from offline.canonical import encode, read_record, write_record
 from offline.config.yaml import configs_folder
 from offline.errors import AlteredError, ExtractionLinkError, InputLinkError, OutputLinkError
-from offline.run.folder import Manifest, RunFolder, files_below, make_manifest
+from offline.run.manifest import Manifest, files_below, make_manifest
+from offline.run.opened import OpenRun
 from readers.calls.caller import read_transcript
 from readers.tokens.chat import ChatTokenizer
 
@@ -92,8 +93,8 @@ def test_replay_runs_the_frontend_again_on_its_recorded_answers(kind: str, tmp_p
     refuse_engine(tmp_path)
     from eval.replay import _extract_again
 
-    folder = RunFolder(run)
-    extracted, calls = _extract_again(folder, folder.experiment())
+    folder = OpenRun(run)
+    extracted, calls = _extract_again(folder)
     assert calls == len(read_transcript(run / "extraction" / CALLS).calls) > 3
     assert extracted.drafts == read_drafts(run / "extraction")
 
@@ -116,7 +117,7 @@ def test_an_edited_catalogue_needs_the_runs_own_calls_and_no_engine_cache_or_mod
     assert changed == {"statements.jsonl", "relations.jsonl", "manifest.json"}
     assert (folder / "timings.json").read_bytes() == took
     assert not (tmp_path / "moved").exists()
-    assert _extract_and_compare(RunFolder(folder.parent))  # the edited extraction replays
+    assert _extract_and_compare(OpenRun(folder.parent))  # the edited extraction replays
 
 
 def test_a_call_that_failed_is_not_made_again_for_an_edit(tmp_path: Path, wide_model: Path, plugin: Plugin):
@@ -371,7 +372,7 @@ FORGED: dict[str, tuple[type[Exception], Callable[[Path], None]]] = {
 @pytest.mark.parametrize("what", FORGED)
 def test_a_forged_extraction_whose_hashes_fit_does_not_come_out_again(what: str, made: Path, tmp_path: Path):
     error, forge = FORGED[what]
-    run = RunFolder(Path(shutil.copytree(made, tmp_path / "copy")))
+    run = OpenRun(Path(shutil.copytree(made, tmp_path / "copy")))
     folder = run.step_folder("extraction")
     calls = len(read_transcript(folder / CALLS).calls)
     assert _extract_and_compare(run) == [("extraction", f"{len(statements(run.path))} statements, {calls} calls")]
@@ -383,11 +384,11 @@ def test_a_forged_extraction_whose_hashes_fit_does_not_come_out_again(what: str,
         _extract_and_compare(run)
 
 
-def _extract_and_compare(run: RunFolder) -> list[tuple[str, str]]:
+def _extract_and_compare(run: OpenRun) -> list[tuple[str, str]]:
     from eval.replay import _replay_extraction
 
     links: list[tuple[str, str]] = []
-    _replay_extraction(run, run.experiment(), lambda *link: links.append(link), tokens=True)
+    _replay_extraction(run, lambda *link: links.append(link), tokens=True)
     return links
 
 

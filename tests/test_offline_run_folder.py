@@ -18,8 +18,10 @@ from extract.step import extract_step
 from offline.config.experiment import GrammarForms, Prompt, ResolvedExperiment, SyntheticData
 from offline.config.yaml import find_config, load_yaml
 from offline.errors import AlteredError, StateError, StorageError
-from offline.run.folder import RunFolder, read_manifest, verify_folder
-from offline.run.steps import freeze_step, load_step, read_data, read_evidence, read_extraction, read_packets
+from offline.run.folder import RunFolder
+from offline.run.manifest import read_manifest, verify_folder
+from offline.run.opened import OpenRun
+from offline.run.writing import freeze_step, load_step
 
 EXPERIMENT = experiment()
 OTHER = experiment(views=("raw_history",))
@@ -369,7 +371,7 @@ def test_a_full_disk_leaves_no_experiment_behind(full_disk: Path) -> None:
         run.create(msgspec.structs.replace(EXPERIMENT, prompt=large))
     assert _everything(run.path) == {}
     run.create(EXPERIMENT)
-    assert run.experiment() == EXPERIMENT
+    assert run.read_experiment() == EXPERIMENT
 
 
 def test_a_read_only_folder_is_a_storage_error_and_gets_nothing(read_only_folder: Path) -> None:
@@ -447,7 +449,7 @@ def test_a_run_that_is_not_there_cannot_be_locked(tmp_path: Path) -> None:
 
 
 def test_an_experiment_comes_back_as_it_was_written(run: RunFolder) -> None:
-    assert run.experiment() == EXPERIMENT
+    assert run.read_experiment() == EXPERIMENT
     assert run.experiment_digest() == hashlib.sha256((run.path / "experiment.yaml").read_bytes()).hexdigest()
 
 
@@ -463,7 +465,7 @@ def test_an_experiment_comes_back_whatever_its_texts(
     prompt = msgspec.structs.replace(PROMPT, system=system, heading=heading)
     written = msgspec.structs.replace(EXPERIMENT, prompt=prompt)
     run.create(written)
-    assert run.experiment() == written
+    assert run.read_experiment() == written
 
 
 @pytest.mark.parametrize(
@@ -483,7 +485,7 @@ def test_an_altered_experiment_is_refused(run: RunFolder, change: Callable[[str]
     path = run.path / "experiment.yaml"
     path.write_text(change(path.read_text()))
     with pytest.raises(AlteredError, match=r"experiment\.yaml"):
-        run.experiment()
+        run.read_experiment()
     altered = path.read_text()
     with pytest.raises(AlteredError, match=r"experiment\.yaml"):
         run.create(OTHER)
@@ -492,19 +494,19 @@ def test_an_altered_experiment_is_refused(run: RunFolder, change: Callable[[str]
 
 def test_an_experiment_that_was_read_is_read_again_when_its_file_changes(run: RunFolder) -> None:
     path = run.path / "experiment.yaml"
-    written, again = run.experiment(), path.read_bytes()
+    written, again = run.read_experiment(), path.read_bytes()
     path.write_bytes(again.replace(b"cmc", b"raw"))
     with pytest.raises(AlteredError, match=r"experiment\.yaml"):
-        run.experiment()
+        run.read_experiment()
     path.write_bytes(again)
-    assert run.experiment() == written
+    assert run.read_experiment() == written
     run.create(OTHER)
-    assert run.experiment() == OTHER
+    assert run.read_experiment() == OTHER
 
 
 def test_a_folder_without_an_experiment_is_no_run(tmp_path: Path) -> None:
     with pytest.raises(StateError, match="is no run"):
-        RunFolder(tmp_path).experiment()
+        RunFolder(tmp_path).read_experiment()
 
 
 def test_a_folder_with_something_else_in_it_is_not_taken_for_a_run(tmp_path: Path) -> None:
@@ -516,12 +518,12 @@ def test_a_folder_with_something_else_in_it_is_not_taken_for_a_run(tmp_path: Pat
 
 def test_an_empty_folder_becomes_a_run(tmp_path: Path) -> None:
     RunFolder(tmp_path).create(EXPERIMENT)
-    assert RunFolder(tmp_path).experiment() == EXPERIMENT
+    assert RunFolder(tmp_path).read_experiment() == EXPERIMENT
 
 
 def test_an_unsealed_run_takes_another_experiment(run: RunFolder) -> None:
     run.create(OTHER)
-    assert run.experiment() == OTHER
+    assert run.read_experiment() == OTHER
 
 
 # A sealed run
@@ -582,14 +584,14 @@ SYNTHETIC = msgspec.structs.replace(
 
 
 @pytest.fixture
-def whole(tmp_path: Path) -> RunFolder:
+def whole(tmp_path: Path) -> OpenRun:
     """A run that was loaded, extracted and frozen."""
     plan = _plan()
-    run = RunFolder(tmp_path / "whole")
+    run = OpenRun(tmp_path / "whole")
     run.create(plan)
-    assert load_step(run, plan, None)
-    assert extract_step(run, plan).written
-    assert freeze_step(run, plan, len, "characters")
+    assert load_step(run, None)
+    assert extract_step(run).written
+    assert freeze_step(run, len, "characters")
     return run
 
 
@@ -598,37 +600,36 @@ def _plan(**changes: object) -> ResolvedExperiment:
     return msgspec.structs.replace(SYNTHETIC, grammar=grammar, **changes)
 
 
-def test_a_frozen_run_gives_back_what_its_steps_made(whole: RunFolder) -> None:
-    data, packets, evidence = read_data(whole), read_packets(whole, ["cmc", "raw_history"]), read_evidence(whole)
+def test_a_frozen_run_gives_back_what_its_steps_made(whole: OpenRun) -> None:
+    data, packets, evidence = whole.data, whole.packets(["cmc", "raw_history"]), whole.evidence
     assert (len(data.histories), len(data.questions)) == (1, 4)
     texts = {statement.text for statement in data.histories[0].statements}
-    assert {statement.text for statement in read_extraction(whole).statements} == texts
+    assert {statement.text for statement in whole.extraction.statements} == texts
     for view in ("cmc", "raw_history"):
         assert [packet.question for packet in packets[view]] == [question.id for question in data.questions]
         assert all(packet.evidence in evidence for packet in packets[view])
 
 
-def test_the_steps_of_an_unchanged_run_are_all_skipped(whole: RunFolder) -> None:
+def test_the_steps_of_an_unchanged_run_are_all_skipped(whole: OpenRun) -> None:
     before = _everything(whole.path)
-    plan = _plan()
-    assert not load_step(whole, plan, None)
-    assert not extract_step(whole, plan).written
-    assert not freeze_step(whole, plan, len, "characters")
+    assert not load_step(whole, None)
+    assert not extract_step(whole).written
+    assert not freeze_step(whole, len, "characters")
     assert _everything(whole.path) == before
 
 
-def test_a_full_run_after_a_limited_one_gives_every_question(whole: RunFolder) -> None:
+def test_a_full_run_after_a_limited_one_gives_every_question(whole: OpenRun) -> None:
     limited, full = _plan(limit=2), _plan()
     for plan, questions in ((limited, 2), (full, 4)):
         whole.create(plan)
-        load_step(whole, plan, None)
-        extract_step(whole, plan)
-        freeze_step(whole, plan, len, "characters")
-        assert len(read_data(whole).questions) == questions
-        assert len(read_packets(whole, ["cmc"])["cmc"]) == questions
+        load_step(whole, None)
+        extract_step(whole)
+        freeze_step(whole, len, "characters")
+        assert len(whole.data.questions) == questions
+        assert len(whole.packets(["cmc"])["cmc"]) == questions
 
 
-def test_another_setting_view_prompt_or_measure_freezes_the_packets_again(whole: RunFolder) -> None:
+def test_another_setting_view_prompt_or_measure_freezes_the_packets_again(whole: OpenRun) -> None:
     plan = _plan()
     changes = [
         _plan(views=("cmc",)),
@@ -636,16 +637,17 @@ def test_another_setting_view_prompt_or_measure_freezes_the_packets_again(whole:
         _plan(prompt=msgspec.structs.replace(plan.prompt, system="other")),
     ]
     for changed in changes:
-        assert freeze_step(whole, changed, len, "characters")
-        assert freeze_step(whole, plan, len, "characters")
-    assert freeze_step(whole, plan, len, "tokens of some tokenizer")
+        for asked in (changed, plan):
+            whole.create(asked)
+            assert freeze_step(whole, len, "characters")
+    assert freeze_step(whole, len, "tokens of some tokenizer")
 
 
 def test_steps_refuse_to_run_before_the_ones_they_need(tmp_path: Path) -> None:
-    run, plan = RunFolder(tmp_path / "run"), _plan()
+    run, plan = OpenRun(tmp_path / "run"), _plan()
     run.create(plan)
     with pytest.raises(StateError, match="coldread load"):
-        extract_step(run, plan)
-    load_step(run, plan, None)
+        extract_step(run)
+    load_step(run, None)
     with pytest.raises(StateError, match="coldread extract"):
-        freeze_step(run, plan, len, "characters")
+        freeze_step(run, len, "characters")

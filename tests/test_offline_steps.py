@@ -12,18 +12,9 @@ from offline.config.experiment import ResolvedExperiment, RetrievalSettings
 from offline.config.models import Encoder, Pin, Reranker
 from offline.errors import AlteredError, ConfigurationError, StateError
 from offline.loaders.raw import RawSource
-from offline.run.folder import RunFolder
-from offline.run.steps import (
-    configuration_of,
-    freeze_step,
-    load_step,
-    model_work,
-    read_evidence,
-    read_packets,
-    read_retrieval,
-    steps_before,
-    upstream,
-)
+from offline.run.opened import OpenRun
+from offline.run.steps import configuration_of, model_work, steps_before
+from offline.run.writing import freeze_step, load_step
 from offline.vectors import SCORES, PairScores, TextRow, text_digest, write_vectors
 
 ENCODER = Encoder(name="mine", model=Pin(folder="/mine"))
@@ -185,16 +176,16 @@ DENSE = ("fact_dense_k1", "fact_dense_rerank_k1")
 
 
 @pytest.fixture
-def run(tmp_path: Path) -> RunFolder:
+def run(tmp_path: Path) -> OpenRun:
     """A run with data, extraction, vectors that say `Bo leads to Cy.`, and scores that say `Cy leads to Di.`."""
-    folder, asked = RunFolder(tmp_path / "run"), _experiment(*DENSE)
+    folder, asked = OpenRun(tmp_path / "run"), _experiment(*DENSE)
     (tmp_path / "rows.jsonl").write_text(ROW)
     folder.create(asked)
-    load_step(folder, asked, RawSource(path=tmp_path / "rows.jsonl"))
-    extract_step(folder, asked)
-    folder.step("vectors", upstream(folder, asked, "vectors"), _write_vectors(1))
+    load_step(folder, RawSource(path=tmp_path / "rows.jsonl"))
+    extract_step(folder)
+    folder.step("vectors", folder.upstream("vectors"), _write_vectors(1))
     pairs = PairScores(text_digest("Ada?"), tuple(map(text_digest, STATEMENTS)), ("0.1", "0.2", "0.3"))
-    folder.step("reranked", upstream(folder, asked, "reranked"), lambda out: write_lines(out / SCORES, [pairs]))
+    folder.step("reranked", folder.upstream("reranked"), lambda out: write_lines(out / SCORES, [pairs]))
     return folder
 
 
@@ -204,38 +195,37 @@ def _write_vectors(nearest: int) -> Callable[[Path], None]:
     return lambda out: write_vectors(out, rows, matrix, [])
 
 
-def _shown(run: RunFolder) -> dict[str, str]:
-    packets, evidence = read_packets(run, DENSE), read_evidence(run)
+def _shown(run: OpenRun) -> dict[str, str]:
+    packets, evidence = run.packets(DENSE), run.evidence
     return {view: evidence[packets[view][0].evidence].text.splitlines()[1] for view in DENSE}
 
 
-def test_packets_are_frozen_from_what_the_models_steps_hold(run: RunFolder) -> None:
-    assert freeze_step(run, _experiment(*DENSE), len, "characters")
+def test_packets_are_frozen_from_what_the_models_steps_hold(run: OpenRun) -> None:
+    assert freeze_step(run, len, "characters")
     assert _shown(run) == {"fact_dense_k1": "[1] Bo leads to Cy.", "fact_dense_rerank_k1": "[2] Cy leads to Di."}
-    assert not freeze_step(run, _experiment(*DENSE), len, "characters")
+    assert not freeze_step(run, len, "characters")
 
 
-def test_other_vectors_make_scores_and_packets_out_of_date(run: RunFolder) -> None:
-    asked = _experiment(*DENSE)
-    freeze_step(run, asked, len, "characters")
-    run.step("vectors", {**upstream(run, asked, "vectors"), "model": "another"}, _write_vectors(0))
+def test_other_vectors_make_scores_and_packets_out_of_date(run: OpenRun) -> None:
+    freeze_step(run, len, "characters")
+    run.step("vectors", {**run.upstream("vectors"), "model": "another"}, _write_vectors(0))
     with pytest.raises(StateError, match=r"reranked was made from another vectors .* run `coldread encode"):
-        freeze_step(run, asked, len, "characters")
+        freeze_step(run, len, "characters")
 
 
-def test_vectors_that_are_missing_or_altered_are_named(run: RunFolder, tmp_path: Path) -> None:
-    asked = _experiment(*DENSE)
+def test_vectors_that_are_missing_or_altered_are_named(run: OpenRun, tmp_path: Path) -> None:
     path = run.step_folder("vectors") / "vectors.f32"
     path.write_bytes(path.read_bytes()[:-8])
     with pytest.raises(AlteredError, match=r"vectors\.f32"):
-        read_retrieval(run, asked)
+        assert OpenRun(run.path).retrieval
     for name in list(run.step_folder("vectors").iterdir()):
         name.unlink()
     run.step_folder("vectors").rmdir()
     with pytest.raises(StateError, match=r"'vectors' has not run; run `coldread encode"):
-        read_retrieval(run, asked)
+        assert OpenRun(run.path).retrieval
 
 
-def test_an_experiment_whose_views_need_no_model_reads_none(run: RunFolder) -> None:
-    read = read_retrieval(run, _experiment("cmc", "fact_bm25", retrieval=RetrievalSettings(chunk_k=3)))
+def test_an_experiment_whose_views_need_no_model_reads_none(run: OpenRun) -> None:
+    run.create(_experiment("cmc", "fact_bm25", retrieval=RetrievalSettings(chunk_k=3)))
+    read = run.retrieval
     assert (read.vectors, read.scores, read.settings.chunk_k) == (None, None, 3)

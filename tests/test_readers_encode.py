@@ -24,7 +24,7 @@ from offline.canonical import read_lines, read_record
 from offline.config.models import Encoder, Pin, Reranker
 from offline.errors import AlteredError, EngineError, ModelError, StateError, StorageError
 from offline.records import Evidence, Packet
-from offline.run.folder import MANIFEST, make_manifest, read_manifest
+from offline.run.manifest import MANIFEST, make_manifest, read_manifest
 from offline.vectors import PairScores, TextRow, read_vectors, text_digest
 from readers.encoders import encode as step
 from readers.encoders.embedding import EmbeddingModel
@@ -300,8 +300,8 @@ def test_vectors_of_a_commit_are_up_to_date_without_its_files(copy: Home, monkey
     pinned = {"name": "far", "model": {"repository": "nobody/nothing", "revision": "0" * 40}, "device": "cpu"}
     retrieval = {"encoder": pinned, "chunk_tokens": 50}
     copy.command("--until", "extract", views=["cmc", "fact_dense"], retrieval=retrieval)
-    place = step.RunFolder(copy.run)
-    inputs = step.upstream(place, place.experiment(), "vectors")
+    place = step.OpenRun(copy.run)
+    inputs = place.upstream("vectors")
     reforge(copy.run / "vectors", {**inputs, "model": "1" * 64})
     assert encoded_lines(coldread("encode", str(copy.run)))[0].startswith("up to date")
 

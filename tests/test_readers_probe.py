@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from tiny import ANSWER, coldread, frozen_run, their_reader
 
 from offline.canonical import digest_of, read_lines, read_record, write_lines, write_record
-from offline.run.folder import make_manifest
+from offline.run.manifest import make_manifest
 from readers.certificate import certify, first_difference, foreign_probe
 from readers.journal import Journal
 from readers.records import JournalEntry, Output, Prediction, Probe, Seal

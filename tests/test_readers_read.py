@@ -16,7 +16,7 @@ from eval.run import read_all
 from offline.canonical import digest_of, encode, read_lines
 from offline.config.models import Pin, Reader
 from offline.errors import AlteredError, InputLinkError
-from offline.run.folder import RunFolder
+from offline.run.opened import OpenRun
 from readers.journal import Journal
 from readers.models.pins import fingerprint
 from readers.records import JournalEntry, Output, Prediction, Scheduled
@@ -91,9 +91,9 @@ def test_token_totals_after_a_resume_are_those_of_the_predictions(tiny_model: Pa
 
 
 def test_reading_tells_that_its_engine_is_started_and_probed_before_any_request(tiny_model: Path, tmp_path: Path) -> None:
-    run, told = RunFolder(frozen_run(tmp_path, tiny_model)), []
+    run, told = OpenRun(frozen_run(tmp_path, tiny_model)), []
     with run.lock():
-        read_all(run, run.experiment(), None, lambda step, what: None, lambda reader: lambda *now: told.append(now))
+        read_all(run, None, lambda step, what: None, lambda reader: lambda *now: told.append(now))
     counts = [done for doing, done, _ in told if doing == "reading"]
     total = told[0][2]
     assert [now for now in told if now[0] != "reading"] == told[:2] == [("starting", 0, total), ("probing", 0, total)]

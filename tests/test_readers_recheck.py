@@ -10,7 +10,7 @@ import pytest
 from tiny import coldread, write_experiment, write_rows
 
 from offline.canonical import read_lines, write_lines
-from offline.run.folder import MANIFEST, make_manifest, read_manifest
+from offline.run.manifest import MANIFEST, make_manifest, read_manifest
 from offline.vectors import PairScores
 
 VIEWS = ["cmc", "fact_bm25", "fact_dense", "fact_dense_k1", "fact_dense_matched", "fact_dense_rerank_k1"]

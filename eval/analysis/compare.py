@@ -7,7 +7,7 @@ from typing import Any, Literal
 import msgspec
 from msgspec import UNSET
 
-from eval.analysis.exchanges import Asked, read_asked
+from eval.analysis.exchanges import Exchange, read_exchanges
 from eval.analysis.templates import templates
 from eval.score import sealed_blind, stored_metrics
 from eval.statistics import Pairs, count_pairs, wilson
@@ -15,8 +15,7 @@ from eval.verify import verify_run
 from offline.config.experiment import ReaderPlan
 from offline.config.models import pin_text
 from offline.errors import CommandError, StateError
-from offline.run.folder import RunFolder
-from offline.run.steps import read_packets
+from offline.run.opened import OpenRun
 from readers.records import Seal, Settings
 from readers.requests import SETTINGS, read_settings
 from readers.seal import read_seal, reads_folder
@@ -26,30 +25,30 @@ from readers.seal import read_seal, reads_folder
 class Side:
     """One of the two readers; `items` by view and question."""
 
-    run: RunFolder
+    run: OpenRun
     plan: ReaderPlan
     settings: Settings
     seal: Seal
     metrics: tuple[str, ...]
-    items: Mapping[str, Mapping[str, Asked]]
+    items: Mapping[str, Mapping[str, Exchange]]
 
 
-def sealed_plan(run: RunFolder, reader: str) -> ReaderPlan:
+def sealed_plan(run: OpenRun, reader: str) -> ReaderPlan:
     """The plan of a sealed reader; CommandError if the run has none of that name, StateError if it is not sealed."""
-    plans = {plan.reader.name: plan for plan in run.experiment().readers}
+    plans = {plan.reader.name: plan for plan in run.experiment.readers}
     if reader not in plans:
         raise CommandError(f"{run.path} has no reader {reader!r}; it has {', '.join(plans) or 'none'}")
     read_seal(run, reader)
     return plans[reader]
 
 
-def read_side(run: RunFolder, plan: ReaderPlan, seal: Seal) -> Side:
+def read_side(run: OpenRun, plan: ReaderPlan, seal: Seal) -> Side:
     """A reader of a verified run; StateError unless its stored scores were made from the seals and labels that are there."""
     metrics = stored_metrics(run)
     name = plan.reader.name
     folder = reads_folder(run, name)
-    items: dict[str, dict[str, Asked]] = {view: {} for view in plan.answered}
-    for asked in read_asked(run, plan):
+    items: dict[str, dict[str, Exchange]] = {view: {} for view in plan.answered}
+    for asked in read_exchanges(run, plan):
         items[asked.score.view][asked.score.question] = asked
     return Side(run, plan, read_settings(folder / "requests" / SETTINGS), seal, metrics, items)
 
@@ -65,8 +64,8 @@ def _shared_views(a: Side, b: Side) -> list[str]:
     return views
 
 
-def _check_prompts(a: RunFolder, b: RunFolder) -> None:
-    one, two = a.experiment().prompt, b.experiment().prompt
+def _check_prompts(a: OpenRun, b: OpenRun) -> None:
+    one, two = a.experiment.prompt, b.experiment.prompt
     if differing := _differing(one, two):
         raise StateError(
             f"the prompts of {a.path} and {b.path} differ in {differing}, so their readers were told different things; "
@@ -126,7 +125,7 @@ def _why(a: Side, b: Side, view: str, question: str) -> str:
             "start a run in which that reader has a higher input_cap or leaves this pipeline out"
         )
     if packet != other_packet:
-        one, two = (next(p for p in read_packets(s.run, [view])[view] if p.question == question) for s in (a, b))
+        one, two = (next(p for p in s.run.packets([view])[view] if p.question == question) for s in (a, b))
         return f"the packets differ in {_differing(one, two)}; freeze both runs from the same data, settings and prompt"
     if cut != other_cut:
         return (
@@ -143,7 +142,7 @@ def _name(side: Side) -> str:
     return f"{side.plan.reader.name!r} in {side.run.path}"
 
 
-def compare(run: RunFolder, a: str, other: RunFolder, b: str, metric: str) -> dict[str, Any]:
+def compare(run: OpenRun, a: str, other: OpenRun, b: str, metric: str) -> dict[str, Any]:
     """The comparison of reader `a` of `run` with reader `b` of `other`, as `coldread compare --json` prints it.
 
     CommandError for a reader or a metric that there is not, StateError unless both are sealed, scored and were given the same
@@ -173,7 +172,7 @@ def compare(run: RunFolder, a: str, other: RunFolder, b: str, metric: str) -> di
     }
 
 
-def paired_cells(ours: Mapping[str, Asked], theirs: Mapping[str, Asked], metric: str) -> dict[str, Any]:
+def paired_cells(ours: Mapping[str, Exchange], theirs: Mapping[str, Exchange], metric: str) -> dict[str, Any]:
     """Cells by hop class, in order of first appearance, and pooled under `all`."""
     groups: dict[str, list[tuple[bool, bool]]] = {}
     pooled = []
@@ -185,7 +184,7 @@ def paired_cells(ours: Mapping[str, Asked], theirs: Mapping[str, Asked], metric:
     return {hop_class: _cell(count_pairs(found)) for hop_class, found in {**groups, "all": pooled}.items()}
 
 
-def _lost(items: Iterable[Asked]) -> dict[str, int]:
+def _lost(items: Iterable[Exchange]) -> dict[str, int]:
     """Questions of one view or pipeline with a `cut` above 0, and those that failed."""
     scores = [item.score for item in items]
     return {

@@ -11,7 +11,7 @@ import msgspec
 from msgspec import UNSET
 
 from eval.analysis.evidence import evidence_outcomes
-from eval.analysis.scored import Scored, Scores, by_hops
+from eval.analysis.scored import ScoredRun, Scores, by_hops
 from eval.records import Contrast, Interaction
 from eval.score import sealed_blind
 from eval.statistics import (
@@ -33,7 +33,7 @@ from offline.errors import CommandError
 Family = tuple[str | None, str | None]
 
 
-def contrasts(scored: Scored, asked: Sequence[DeclaredContrast], metric: str) -> list[Contrast]:
+def contrasts(scored: ScoredRun, asked: Sequence[DeclaredContrast], metric: str) -> list[Contrast]:
     """A row for each hop class that occurs, then one that pools them if there are several.
 
     Holm's family is all rows of the declared contrasts of one reader (of two readers: of one view) by one metric, asked for or
@@ -59,7 +59,7 @@ def _family(contrast: DeclaredContrast) -> Family:
 
 
 def _rows(
-    scored: Scored, contrast: DeclaredContrast, members: frozenset[str], metric: str, declared: bool
+    scored: ScoredRun, contrast: DeclaredContrast, members: frozenset[str], metric: str, declared: bool
 ) -> Iterator[Contrast]:
     a, b = scored.sides(contrast)
     views = (contrast.a, contrast.b) if contrast.view is None else (contrast.view, contrast.view)
@@ -113,13 +113,13 @@ def _p(p: float) -> str:
     return f"{p:.4g}"
 
 
-def interactions(scored: Scored, asked: Sequence[DeclaredInteraction], metric: str) -> list[Interaction]:
+def interactions(scored: ScoredRun, asked: Sequence[DeclaredInteraction], metric: str) -> list[Interaction]:
     """Interactions, by hop class as `contrasts`."""
     members = scored.populations(item.population for item in asked)
     return [row for item in asked for row in _interaction(scored, item, members[item.population], metric)]
 
 
-def _interaction(scored: Scored, item: DeclaredInteraction, members: frozenset[str], metric: str) -> Iterator[Interaction]:
+def _interaction(scored: ScoredRun, item: DeclaredInteraction, members: frozenset[str], metric: str) -> Iterator[Interaction]:
     reader = item.reader or ""
     a, b, c, d = (scored.scores[reader, view] for view in (item.a, item.b, item.c, item.d))
     for hop_class, questions in by_hops(a, members, item.population):
@@ -153,7 +153,7 @@ def _interaction(scored: Scored, item: DeclaredInteraction, members: frozenset[s
 
 
 @dataclass(frozen=True)
-class Asked:
+class ContrastQuery:
     """What a person asks for. a, b: two views; with `view`, two readers of it; None: what the experiment declares.
 
     reader: only this one's. population: None stands for `all` of a and b, for its own of what is declared.
@@ -165,7 +165,7 @@ class Asked:
     view: str | None = None
     population: str | None = None
 
-    def contrasts(self, scored: Scored) -> list[DeclaredContrast]:
+    def contrasts(self, scored: ScoredRun) -> list[DeclaredContrast]:
         """The contrasts; CommandError where the question makes no sense, or no reader reads both views."""
         if (self.a is None) != (self.b is None):
             raise CommandError("--a and --b go together")
@@ -183,7 +183,7 @@ class Asked:
             raise CommandError(f"{scored.run.path}: no reader reads both {self.a!r} and {self.b!r}")
         return [DeclaredContrast(self.a, self.b, population, reader=name) for name in readers]
 
-    def _declared(self, scored: Scored) -> list[DeclaredContrast]:
+    def _declared(self, scored: ScoredRun) -> list[DeclaredContrast]:
         found = [c for c in scored.analysis.contrasts if self.reader in (None, c.reader) and self.view in (None, c.view)]
         if not found and not self.interactions(scored):
             raise CommandError(
@@ -192,7 +192,7 @@ class Asked:
         over = [msgspec.structs.replace(c, population=self.population or c.population) for c in found]
         return list({contrast.identity: contrast for contrast in over}.values())
 
-    def interactions(self, scored: Scored) -> list[DeclaredInteraction]:
+    def interactions(self, scored: ScoredRun) -> list[DeclaredInteraction]:
         """The declared interactions, unless two views or readers are named."""
         if self.a is not None or self.view is not None:
             return []
@@ -200,7 +200,7 @@ class Asked:
         return [i for i in declared if self.reader in (None, i.reader) and self.population in (None, i.population)]
 
 
-def summary(scored: Scored, asked: Asked, metric: str, *, evidence: bool = False) -> dict[str, Any]:
+def summary(scored: ScoredRun, asked: ContrastQuery, metric: str, *, evidence: bool = False) -> dict[str, Any]:
     """What `coldread contrast --json` prints. evidence: with `evidence_outcomes`."""
     wanted = asked.contrasts(scored)
     rows, more = contrasts(scored, wanted, metric), interactions(scored, asked.interactions(scored), metric)

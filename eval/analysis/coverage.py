@@ -14,13 +14,12 @@ import msgspec
 from msgspec import UNSET
 
 from eval.metrics.normalise import normalise_answer
-from offline.config.experiment import ResolvedExperiment, RetrievalSettings
+from offline.config.experiment import RetrievalSettings
 from offline.errors import ConfigurationError, ModelError
 from offline.freeze import freeze_memory
 from offline.memory import Memory
 from offline.records import Evidence, Extraction, Packet, Question
-from offline.run.folder import RunFolder
-from offline.run.steps import compiled, read_data, read_evidence, read_extraction, read_packets, read_retrieval
+from offline.run.opened import OpenRun
 from offline.views import find_view
 from offline.views.retrieval import RetrievalView
 from readers.models.pins import locate
@@ -131,43 +130,41 @@ class Judge:
         return None if self._count is None else sum(map(self._count, text.splitlines(keepends=True)))
 
 
-def coverage(
-    run: RunFolder, experiment: ResolvedExperiment, golds: Mapping[str, Sequence[str]], at: Sequence[int] = ()
-) -> dict[str, Any]:
+def coverage(run: OpenRun, golds: Mapping[str, Sequence[str]], at: Sequence[int] = ()) -> dict[str, Any]:
     """Counts as `coldread coverage --json` prints them: by view and hop class, by history length too, by exact hops.
 
     at: numbers of passages for the curve: what each retrieval view would show if it showed so many. At the number that a view
     shows by itself, that is its own packet. Sliding windows are shown by length and have no such number. A view that
     fuses or reranks has no point beyond its `candidates`.
     """
-    packets = _packets(run, experiment, {question.id: question for question in read_data(run).questions})
-    ranking = {name: v for name in experiment.views if isinstance(v := find_view(name), RetrievalView) and v.match is None}
+    packets = _packets(run, run.data.by_id)
+    ranking = {name: v for name in run.experiment.views if isinstance(v := find_view(name), RetrievalView) and v.match is None}
     # The largest first: its ranking begins with those of the others, and is made once.
-    ks, numbers = sorted(set(at), reverse=True), experiment.retrieval or RetrievalSettings()
+    ks, numbers = sorted(set(at), reverse=True), run.experiment.retrieval or RetrievalSettings()
     points = {f"{name}_k{k}": (name, k) for name, view in ranking.items() for k in ks if k <= (view.deepest(numbers) or k)}
     views = [(name, replace(ranking[of], k=k)) for name, (of, k) in points.items()]
-    retrieval = read_retrieval(run, experiment) if views else None
-    judge = Judge(read_extraction(run), golds, token_counter(run, experiment))
+    retrieval = run.retrieval if views else None
+    judge = Judge(run.extraction, golds, token_counter(run))
     frozen: list[Judged] = []
     derived: list[Judged] = []
-    for memory, about in compiled(run, experiment, retrieval):
+    for memory, about in run.compiled(retrieval):
         own = packets.get(memory.history.id, [])
         frozen += judge.judge(memory, own)
         if views:
             asked = {question.id: question for question in about}
-            made = freeze_memory(memory, about, views, experiment.prompt)
+            made = freeze_memory(memory, about, views, run.experiment.prompt)
             derived += judge.judge(memory, ((asked[packet.question], packet, evidence) for packet, evidence in made))
     return {**_tables(frozen), **({"curve": _curve(derived, points)} if at else {})}
 
 
-def token_counter(run: RunFolder, experiment: ResolvedExperiment) -> Callable[[str], int] | None:
+def token_counter(run: OpenRun) -> Callable[[str], int] | None:
     """What counts a text's tokens for the first reader; None if nothing on this machine does, for nothing is downloaded.
 
     A sealed run keeps the tokenizer, unless it was published without. A served model's, nobody here can see.
     """
-    if not experiment.readers or experiment.readers[0].reader.model.served is not UNSET:
+    if not run.experiment.readers or run.experiment.readers[0].reader.model.served is not UNSET:
         return None
-    reader = experiment.readers[0].reader
+    reader = run.experiment.readers[0].reader
     kept = f"reads/{reader.name}/tokenizer"
     try:
         keeps = reader.name in run.sealed_readers() and not run.lacks(kept)
@@ -177,11 +174,11 @@ def token_counter(run: RunFolder, experiment: ResolvedExperiment) -> Callable[[s
         return None
 
 
-def _packets(run: RunFolder, experiment: ResolvedExperiment, questions: Mapping[str, Question]) -> dict[str, list[Shown]]:
+def _packets(run: OpenRun, questions: Mapping[str, Question]) -> dict[str, list[Shown]]:
     """Frozen packets by history, view after view."""
-    evidence = read_evidence(run)
+    evidence = run.evidence
     found: dict[str, list[Shown]] = {}
-    for packets in read_packets(run, experiment.views).values():
+    for packets in run.packets(run.experiment.views).values():
         for packet in packets:
             question = questions[packet.question]
             found.setdefault(question.history, []).append((question, packet, evidence[packet.evidence]))

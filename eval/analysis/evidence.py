@@ -5,15 +5,14 @@ from dataclasses import dataclass
 from functools import cache
 
 from eval.analysis.coverage import Judge
-from eval.analysis.scored import Scored, by_hops
+from eval.analysis.scored import ScoredRun, by_hops
 from eval.records import EvidenceOutcomes, SideEvidence
 from offline.config.analysis import DeclaredContrast
 from offline.errors import ConfigurationError
 from offline.records import Extraction
-from offline.run.steps import read_evidence, read_packets
 
 
-def evidence_outcomes(scored: Scored, asked: Sequence[DeclaredContrast], metric: str) -> list[EvidenceOutcomes]:
+def evidence_outcomes(scored: ScoredRun, asked: Sequence[DeclaredContrast], metric: str) -> list[EvidenceOutcomes]:
     """Of each contrast, how many questions whose packet holds the gold are answered, and what the losing side's packets lacked.
 
     Rows are those of `contrasts`. What an input cap cut from a packet afterwards counts as shown.
@@ -71,9 +70,9 @@ def _side_evidence(
     )
 
 
-def _shown(scored: Scored, views: Sequence[str]) -> dict[str, dict[str, Held]]:
+def _shown(scored: ScoredRun, views: Sequence[str]) -> dict[str, dict[str, Held]]:
     """What packets show, by view and question."""
-    evidence = read_evidence(scored.run)
+    evidence = scored.run.evidence
     judge = Judge(Extraction((), ()), scored.golds)
 
     @cache
@@ -88,5 +87,5 @@ def _shown(scored: Scored, views: Sequence[str]) -> dict[str, dict[str, Held]]:
             )
             for packet in packets
         }
-        for view, packets in read_packets(scored.run, views).items()
+        for view, packets in scored.run.packets(views).items()
     }

@@ -7,16 +7,14 @@ from eval.records import Score
 from eval.score import read_scores
 from extract.pipelines.records import Trace, lists_of
 from extract.pipelines.results import Stored, read_stored
-from offline.canonical import digest_of, read_lines
+from offline.canonical import digest_of
 from offline.config.experiment import ReaderPlan
-from offline.run.folder import RunFolder
-from offline.run.steps import read_data
-from readers.records import Request, Scheduled
-from readers.seal import read_predictions, reads_folder
+from offline.run.opened import OpenRun
+from readers.sealed import sealed_reader
 
 
 @dataclass(frozen=True)
-class Asked:
+class Exchange:
     """One question of one view or pipeline.
 
     given: all that decided what was asked, but for the reader. Of a view: its packet's digest, how many evidence records were
@@ -33,31 +31,28 @@ class Asked:
     output_size: int
 
 
-def read_asked(run: RunFolder, plan: ReaderPlan) -> list[Asked]:
+def read_exchanges(run: OpenRun, plan: ReaderPlan) -> list[Exchange]:
     """Every question of a scored reader, in the order of its scores."""
     scores = read_scores(run, plan.reader.name)
     found = list(_of_views(run, plan.reader.name, scores))
     return found + (_of_pipelines(run, plan.reader.name, scores[len(found) :]) if plan.pipelines else [])
 
 
-def _of_views(run: RunFolder, reader: str, scores: Sequence[Score]) -> Iterator[Asked]:
-    folder = reads_folder(run, reader) / "requests"
-    requests = {request.digest: request for request in read_lines(folder / "requests.jsonl", Request)}
-    outputs = {prediction.request: len(prediction.output_ids) for prediction in read_predictions(run, reader)}
-    for scheduled, score in zip(read_lines(folder / "schedule.jsonl", Scheduled), scores, strict=False):
-        request = requests[scheduled.request]
-        yield Asked(
+def _of_views(run: OpenRun, reader: str, scores: Sequence[Score]) -> Iterator[Exchange]:
+    for answer, score in zip(sealed_reader(run, reader).answers(), scores, strict=False):
+        scheduled, request = answer.scheduled, answer.request
+        yield Exchange(
             score=score,
             given=(scheduled.packet, scheduled.cut, request.too_long),
             requests=() if request.too_long else (request.digest,),
             input_size=request.length,
-            output_size=outputs[request.digest],
+            output_size=len(answer.prediction.output_ids),
         )
 
 
-def _of_pipelines(run: RunFolder, reader: str, scores: Sequence[Score]) -> list[Asked]:
+def _of_pipelines(run: OpenRun, reader: str, scores: Sequence[Score]) -> list[Exchange]:
     """Calls that questions or pipelines share are counted for each of them."""
-    experiment, data, stored = run.experiment(), read_data(run), read_stored(run, reader)
+    experiment, data, stored = run.experiment, run.data, read_stored(run, reader)
     # What a pipeline asks follows from these, and from what its reader answers.
     shared = digest_of((experiment.pipelines, experiment.prompt, experiment.settings))
     histories = {history.id: digest_of(history) for history in data.histories}
@@ -66,7 +61,7 @@ def _of_pipelines(run: RunFolder, reader: str, scores: Sequence[Score]) -> list[
     for trace, score in zip(stored.traces, scores, strict=True):
         made = [made for made in stored.made([trace]) if made.call.refused is None]
         about_it = digest_of((about[trace.question], trace.pipeline))
-        asked = Asked(
+        asked = Exchange(
             score=score,
             given=(about_it, *_first_call(stored, trace)),
             requests=tuple(each.call.digest for each in made),

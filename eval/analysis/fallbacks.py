@@ -4,15 +4,14 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
 from offline.records import Fallback
-from offline.run.folder import RunFolder
-from offline.run.steps import read_packets
+from offline.run.opened import OpenRun
 
 
-def fallbacks(run: RunFolder, views: Sequence[str]) -> dict[str, dict[str, Fallback]]:
+def fallbacks(run: OpenRun, views: Sequence[str]) -> dict[str, dict[str, Fallback]]:
     """By view, the questions whose packet shows a fallback, and which; a view without any has an empty dict."""
     return {
         view: {packet.question: packet.fallback for packet in packets if packet.fallback is not None}
-        for view, packets in read_packets(run, views).items()
+        for view, packets in run.packets(views).items()
     }
 
 

@@ -8,10 +8,8 @@ import msgspec
 from eval.analysis.label_screens import SCREENS
 from eval.analysis.populations import populations
 from eval.records import Finding, Score
-from offline.config.experiment import ResolvedExperiment
 from offline.records import Question
-from offline.run.folder import RunFolder
-from offline.run.steps import compiled, read_data, read_extraction
+from offline.run.opened import OpenRun
 
 
 class Sensitivity(msgspec.Struct, frozen=True):
@@ -47,22 +45,22 @@ def least_favourable(a: Sensitivity, b: Sensitivity) -> int:
     return a.lowest - b.highest
 
 
-def screen_labels(run: RunFolder, experiment: ResolvedExperiment, golds: Mapping[str, Sequence[str]]) -> list[Finding]:
+def screen_labels(run: OpenRun, golds: Mapping[str, Sequence[str]]) -> list[Finding]:
     """The findings of all screens, screen after screen, each in question order."""
     found: dict[tuple[str, str], list[Finding]] = {}
-    for memory, about in compiled(run, experiment):
+    for memory, about in run.compiled():
         for question in about:
             for name, screen in SCREENS.items():
                 found[name, question.id] = list(screen(question, golds[question.id], memory))
-    return [finding for name in SCREENS for question in read_data(run).questions for finding in found[name, question.id]]
+    return [finding for name in SCREENS for question in run.data.questions for finding in found[name, question.id]]
 
 
-def unresolved(run: RunFolder) -> dict[str, dict[str, int]]:
+def unresolved(run: OpenRun) -> dict[str, dict[str, int]]:
     """Histories of which the extraction leaves statements unresolved, and how many of how many."""
-    texts = {statement.text for statement in read_extraction(run).statements if statement.status == "unresolved"}
+    texts = {statement.text for statement in run.extraction.statements if statement.status == "unresolved"}
     counts = {
         history.id: {"unresolved": sum(s.text in texts for s in history.statements), "statements": len(history.statements)}
-        for history in read_data(run).histories
+        for history in run.data.histories
     }
     return {name: count for name, count in counts.items() if count["unresolved"]}
 
@@ -114,17 +112,16 @@ def _counts(found: Sensitivity) -> dict[str, int]:
 
 
 def audit_labels(
-    run: RunFolder,
-    experiment: ResolvedExperiment,
+    run: OpenRun,
     golds: Mapping[str, Sequence[str]],
     names: Sequence[str],
     scores: Sequence[Score] | None,
 ) -> dict[str, Any]:
     """The audit as `coldread labels --json` prints it. `names`: the populations to size; scores: None if none are stored."""
-    questions = read_data(run).questions
-    findings = screen_labels(run, experiment, golds)
+    questions = run.data.questions
+    findings = screen_labels(run, golds)
     flagged = flagged_by(findings)
-    found = populations(run, experiment, golds, names)
+    found = populations(run, golds, names)
     return {
         "questions": len(questions),
         "unresolved": unresolved(run),

@@ -8,21 +8,20 @@ from typing import Any, get_args
 
 import msgspec
 
-from eval.analysis.exchanges import Asked, read_asked
+from eval.analysis.exchanges import Exchange, read_exchanges
 from eval.analysis.provenance import extracted_by
 from eval.analysis.published import Published, published
-from eval.analysis.scored import Scored
-from eval.console.tables import percent
+from eval.analysis.scored import ScoredRun
 from eval.score import sealed_blind
 from eval.statistics import wilson
+from eval.wording import percent
 from offline.canonical import read_record
 from offline.config.experiment import ReaderPlan
 from offline.config.models import pin_text
 from offline.errors import CommandError, ConfigurationError
 from offline.loaders import kind_of
 from offline.records import HopClass, Packet
-from offline.run.folder import RunFolder
-from offline.run.steps import read_packets
+from offline.run.opened import OpenRun
 from readers.records import Seal, Timings
 from readers.requests import SETTINGS, read_settings
 from readers.seal import TIMINGS, reads_folder
@@ -30,7 +29,7 @@ from readers.seal import TIMINGS, reads_folder
 PUBLISHED_METRIC = "subem"
 
 
-def main_table(scored: Scored, metric: str, by_length: bool, with_published: bool) -> dict[str, Any]:
+def main_table(scored: ScoredRun, metric: str, by_length: bool, with_published: bool) -> dict[str, Any]:
     """The table as `coldread table --format json` prints it; CommandError unless the run is scored by this metric."""
     if with_published and metric != PUBLISHED_METRIC:
         raise ConfigurationError(f"published figures are of {PUBLISHED_METRIC}; leave out --metric {metric}, or --published")
@@ -38,9 +37,9 @@ def main_table(scored: Scored, metric: str, by_length: bool, with_published: boo
     if metric not in scored.metrics:
         raise CommandError(f"--metric {metric}: not stored in {run.path}; there are {', '.join(scored.metrics)}")
     given = published(kind_of(experiment.data)) if with_published else Published("", {}, ())
-    packets = {view: {p.question: p for p in found} for view, found in read_packets(run, experiment.views).items()}
+    packets = {view: {p.question: p for p in found} for view, found in run.packets(experiment.views).items()}
     readers = {plan.reader.name: _reader(run, plan, scored.seals[plan.reader.name]) for plan in experiment.readers}
-    asked = {plan.reader.name: read_asked(run, plan) for plan in experiment.readers}
+    asked = {plan.reader.name: read_exchanges(run, plan) for plan in experiment.readers}
     rows = [
         {
             "view": view,
@@ -67,7 +66,7 @@ def main_table(scored: Scored, metric: str, by_length: bool, with_published: boo
     }
 
 
-def _reader(run: RunFolder, plan: ReaderPlan, seal: Seal) -> dict[str, Any]:
+def _reader(run: OpenRun, plan: ReaderPlan, seal: Seal) -> dict[str, Any]:
     """A reader as a whole. `seconds` are those of all its views together: requests of several views share batches."""
     folder = reads_folder(run, plan.reader.name)
     settings = read_settings(folder / "requests" / SETTINGS)
@@ -83,17 +82,17 @@ def _reader(run: RunFolder, plan: ReaderPlan, seal: Seal) -> dict[str, Any]:
     }
 
 
-def _groups(asked: Sequence[Asked], by_length: bool) -> Iterator[tuple[str | None, list[Asked]]]:
+def _groups(asked: Sequence[Exchange], by_length: bool) -> Iterator[tuple[str | None, list[Exchange]]]:
     """All of them (length None), then those of each history length in order of first appearance."""
     if asked:
         yield None, list(asked)
-    lengths: dict[str, list[Asked]] = {}
+    lengths: dict[str, list[Exchange]] = {}
     for item in asked if by_length else ():
         lengths.setdefault(item.score.length, []).append(item)
     yield from lengths.items()
 
 
-def summarise(asked: Sequence[Asked], packets: Mapping[str, Packet], metric: str, unit: str) -> dict[str, Any]:
+def summarise(asked: Sequence[Exchange], packets: Mapping[str, Packet], metric: str, unit: str) -> dict[str, Any]:
     """Accuracy by hop class and costs. requests: distinct ones given to the model; failed: questions that a fault left
     without an answer; capped: those whose answer the output cap ended.
 

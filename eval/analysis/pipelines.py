@@ -8,7 +8,7 @@ import msgspec
 
 from eval.analysis.main_table import accuracy
 from eval.analysis.populations import LENGTH
-from eval.analysis.scored import Scored, Scores, by_hops, read_scored
+from eval.analysis.scored import ScoredRun, Scores, by_hops, open_scored
 from eval.metrics import HEADLINE
 from eval.score import sealed_blind
 from eval.statistics import count_pairs
@@ -23,19 +23,19 @@ from extract.pipelines.step import read_spent
 from offline.config.calls import PipelineSettings
 from offline.config.experiment import ReaderPlan
 from offline.errors import CommandError, StateError
-from offline.run.folder import RunFolder
+from offline.run.opened import OpenRun
 from readers.records import Seal
 
 # By pipeline, then by question.
 Traces = dict[str, dict[str, Trace]]
 
 
-def pipelines(run: RunFolder, reader: str | None) -> dict[str, Any]:
+def pipelines(run: OpenRun, reader: str | None) -> dict[str, Any]:
     """What `coldread pipelines --json` prints. Opens no label; with stored scores it also sets pipelines against each other.
 
     StateError unless the run is sealed and a reader of it serves pipelines, CommandError if the one named serves none.
     """
-    experiment = run.experiment()
+    experiment = run.experiment
     plans = [plan for plan in experiment.readers if plan.pipelines and reader in (None, plan.reader.name)]
     if not plans:
         able = ", ".join(plan.reader.name for plan in experiment.readers if plan.pipelines)
@@ -44,7 +44,7 @@ def pipelines(run: RunFolder, reader: str | None) -> dict[str, Any]:
                 f"{run.path} has no reader that serves pipelines; name some under a reader's `pipelines` and start another run"
             )
         raise CommandError(f"{run.path} has no reader {reader!r} that serves pipelines; those that do: {able}")
-    scored = read_scored(run) if run.has("scores") else None
+    scored = open_scored(run) if run.has("scores") else None
     seals = verify_run(run) if scored is None else scored.seals
     assert experiment.pipelines  # resolved wherever a reader serves any
     return {
@@ -57,7 +57,7 @@ def pipelines(run: RunFolder, reader: str | None) -> dict[str, Any]:
     }
 
 
-def _reader(run: RunFolder, plan: ReaderPlan, settings: PipelineSettings, seal: Seal, scored: Scored | None) -> dict[str, Any]:
+def _reader(run: OpenRun, plan: ReaderPlan, settings: PipelineSettings, seal: Seal, scored: ScoredRun | None) -> dict[str, Any]:
     stored = read_stored(run, plan.reader.name)
     traces = {name: {trace.question: trace for trace in own} for name, own in by_pipeline(stored.traces).items()}
     found: dict[str, Any] = {
@@ -81,7 +81,7 @@ def _reader(run: RunFolder, plan: ReaderPlan, settings: PipelineSettings, seal: 
     return found
 
 
-def _stages(run: RunFolder, reader: str, stored: Stored) -> dict[str, Any]:
+def _stages(run: OpenRun, reader: str, stored: Stored) -> dict[str, Any]:
     """Distinct calls of each stage, what they cost, and seconds of generation where the run tells them."""
     spent = read_spent(run, reader)
     return {

@@ -16,16 +16,13 @@ import difflib
 from collections.abc import Callable, Mapping, Sequence
 
 from eval.analysis.label_screens import superseded
-from offline.canonical import read_lines
 from offline.config.analysis import Analysis
 from offline.config.experiment import ResolvedExperiment
 from offline.errors import ColdreadError, CommandError, ConfigurationError
 from offline.memory import Memory
 from offline.records import Question
-from offline.run.folder import RunFolder
-from offline.run.steps import Data, compiled, read_data
-from readers.records import Scheduled
-from readers.seal import reads_folder
+from offline.run.opened import Data, OpenRun
+from readers.sealed import sealed_reader
 
 LENGTH = "length:"
 
@@ -65,22 +62,20 @@ _DECIDED: dict[str, tuple[Belongs, bool]] = {
 }
 
 
-def population_names(run: RunFolder) -> list[str]:
+def population_names(run: OpenRun) -> list[str]:
     """Every name that `populations` knows of this run, in order."""
-    analysis = run.experiment().analysis or Analysis()
-    return [*_by_history(read_data(run)), *_DECIDED, *analysis.populations]
+    analysis = run.experiment.analysis or Analysis()
+    return [*_by_history(run.data), *_DECIDED, *analysis.populations]
 
 
-def populations(
-    run: RunFolder, experiment: ResolvedExperiment, golds: Mapping[str, Sequence[str]], names: Sequence[str]
-) -> dict[str, frozenset[str]]:
+def populations(run: OpenRun, golds: Mapping[str, Sequence[str]], names: Sequence[str]) -> dict[str, frozenset[str]]:
     """Question ids by population, as asked for; CommandError for a name that there is not."""
-    data, analysis = read_data(run), experiment.analysis or Analysis()
+    data, analysis = run.data, run.experiment.analysis or Analysis()
     for name in names:
         _check(name, analysis, data, CommandError)
-    found = _by_history(data) | {name: _listed(data, experiment, name) for name in names if name in analysis.populations}
+    found = _by_history(data) | {name: _listed(data, run.experiment, name) for name in names if name in analysis.populations}
     if wanted := [name for name in dict.fromkeys(names) if name in _DECIDED]:
-        found |= _by_memory(run, experiment, data, golds, wanted)
+        found |= _by_memory(run, data, golds, wanted)
     return {name: found[name] for name in names}
 
 
@@ -130,12 +125,10 @@ def _listed(data: Data, experiment: ResolvedExperiment, name: str) -> frozenset[
     return listed & known
 
 
-def _by_memory(
-    run: RunFolder, experiment: ResolvedExperiment, data: Data, golds: Mapping[str, Sequence[str]], names: Sequence[str]
-) -> dict[str, frozenset[str]]:
+def _by_memory(run: OpenRun, data: Data, golds: Mapping[str, Sequence[str]], names: Sequence[str]) -> dict[str, frozenset[str]]:
     """What only a compiled history can tell. Each is compiled once, and what two names ask alike is asked once."""
     belong: dict[Belongs, set[str]] = {_DECIDED[name][0]: set() for name in names}
-    for memory, about in compiled(run, experiment):
+    for memory, about in run.compiled():
         for question in about:
             for decide, ids in belong.items():
                 if decide(question, golds[question.id], memory):
@@ -150,11 +143,9 @@ def _by_memory(
     return found
 
 
-def _cut_by_a_reader(run: RunFolder) -> set[str]:
+def _cut_by_a_reader(run: OpenRun) -> set[str]:
     """Questions of which a sealed reader's input cap cut a record."""
     cut = set()
     for reader in run.sealed_readers():
-        run.need(f"reads/{reader}/requests")
-        schedule = read_lines(reads_folder(run, reader) / "requests" / "schedule.jsonl", Scheduled)
-        cut |= {scheduled.question for scheduled in schedule if scheduled.cut}
+        cut |= {scheduled.question for scheduled in sealed_reader(run, reader).requests.schedule if scheduled.cut}
     return cut

@@ -6,26 +6,25 @@ from eval.records import AskedExtractor, ExtractedBy
 from extract.step import CALLS, read_environments, statuses
 from offline.canonical import digest_of
 from offline.config.calls import Extractor
-from offline.config.experiment import ResolvedExperiment
 from offline.config.models import pin_text
 from offline.records import Status
-from offline.run.folder import RunFolder
+from offline.run.opened import OpenRun
 from readers.calls.caller import read_transcript
 
 
-def extracted_by(run: RunFolder) -> ExtractedBy:
+def extracted_by(run: OpenRun) -> ExtractedBy:
     """What made the verified extraction of a run."""
-    experiment, counted = run.experiment(), statuses(run)
+    experiment, counted = run.experiment, statuses(run)
     return ExtractedBy(
         frontend=experiment.frontend.kind,
         grammar=experiment.frontend.grammar,
         statements={status: counted.get(status, 0) for status in get_args(Status)},
-        extractor=_extractor(run, experiment),
+        extractor=_extractor(run),
     )
 
 
-def _extractor(run: RunFolder, experiment: ResolvedExperiment) -> AskedExtractor | None:
-    extractor = experiment.extractor
+def _extractor(run: OpenRun) -> AskedExtractor | None:
+    extractor = run.experiment.extractor
     if not isinstance(extractor, Extractor):
         return None
     folder = run.step_folder("extraction")

@@ -10,28 +10,26 @@ from extract.pipelines.results import read_stored
 from offline.canonical import read_lines
 from offline.config.experiment import ReaderPlan
 from offline.errors import CommandError
-from offline.run.folder import RunFolder
-from offline.run.steps import read_data, read_evidence, read_packets
-from readers.records import Scheduled
-from readers.seal import read_predictions, reads_folder, verify_reads
+from offline.run.opened import OpenRun
+from readers.sealed import sealed_reader
 
 # By reader and view.
 Scores = dict[tuple[str, str], Score]
 
 
-def show(run: RunFolder, question_id: str) -> dict[str, Any]:
+def show(run: OpenRun, question_id: str) -> dict[str, Any]:
     """The story of one question, from verified files. Labels stay closed: gold answers appear once scores are stored."""
-    experiment = run.experiment()
-    data = read_data(run)
-    by_id = {question.id: question for question in data.questions}
+    experiment = run.experiment
+    data = run.data
+    by_id = data.by_id
     if question_id not in by_id:
         close = difflib.get_close_matches(question_id, by_id, n=3) or list(by_id)[:3]
         raise CommandError(f"{run.path} has no question {question_id!r}; for example {', '.join(close)}")
     question = by_id[question_id]
     views: dict[str, Any] = {}
     if run.has("packets"):
-        evidence = read_evidence(run)
-        for view, packets in read_packets(run, experiment.views).items():
+        evidence = run.evidence
+        for view, packets in run.packets(experiment.views).items():
             (packet,) = [p for p in packets if p.question == question_id]
             views[view] = {
                 "records": packet.records,
@@ -46,11 +44,10 @@ def show(run: RunFolder, question_id: str) -> dict[str, Any]:
         name = plan.reader.name
         if name not in run.sealed_readers():
             continue
-        verify_reads(run, name)
-        predictions = {p.request: p for p in read_predictions(run, name)}
-        for scheduled in read_lines(reads_folder(run, name) / "requests" / "schedule.jsonl", Scheduled):
+        for answer in sealed_reader(run, name).answers():
+            scheduled, prediction = answer.scheduled, answer.prediction
             if scheduled.question == question_id:
-                prediction, score = predictions[scheduled.request], scores.get((name, scheduled.view))
+                score = scores.get((name, scheduled.view))
                 views[scheduled.view]["answers"][name] = {
                     "text": prediction.text,
                     "finish_reason": prediction.finish_reason,
@@ -73,7 +70,7 @@ def show(run: RunFolder, question_id: str) -> dict[str, Any]:
     }
 
 
-def _stories(run: RunFolder, plan: ReaderPlan, question: str, scores: Scores) -> Iterator[tuple[str, dict[str, Any]]]:
+def _stories(run: OpenRun, plan: ReaderPlan, question: str, scores: Scores) -> Iterator[tuple[str, dict[str, Any]]]:
     """What each of a reader's pipelines made of a question."""
     if plan.pipelines:
         stored = read_stored(run, plan.reader.name)
@@ -83,7 +80,7 @@ def _stories(run: RunFolder, plan: ReaderPlan, question: str, scores: Scores) ->
                 yield trace.pipeline, {**told(stored, trace), "metrics": score.metrics if score else None}
 
 
-def _scores(run: RunFolder, readers: list[str], question_id: str) -> Scores:
+def _scores(run: OpenRun, readers: list[str], question_id: str) -> Scores:
     if not run.has("scores"):
         return {}
     run.need("scores")

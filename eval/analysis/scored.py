@@ -16,23 +16,26 @@ from offline.config.analysis import Analysis, DeclaredContrast
 from offline.config.experiment import ResolvedExperiment
 from offline.errors import CommandError, ConfigurationError
 from offline.records import HopClass
-from offline.run.folder import RunFolder
-from offline.run.steps import read_data
+from offline.run.opened import OpenRun
 from readers.records import Seal
 
 Scores = Mapping[str, Score]
 
 
 @dataclass(frozen=True)
-class Scored:
+class ScoredRun:
     """A verified run and what contrasts need of it. scores: by reader and view, then by question, in schedule order."""
 
-    run: RunFolder
-    experiment: ResolvedExperiment
+    run: OpenRun
     seals: Mapping[str, Seal]
     metrics: tuple[str, ...]
     scores: Mapping[tuple[str, str], Scores]
     texts: Mapping[str, str]
+
+    @property
+    def experiment(self) -> ResolvedExperiment:
+        """The run's experiment."""
+        return self.run.experiment
 
     @property
     def analysis(self) -> Analysis:
@@ -55,7 +58,7 @@ class Scored:
 
     def populations(self, names: Iterable[str]) -> dict[str, frozenset[str]]:
         """Question ids by population."""
-        return populations(self.run, self.experiment, self.golds, list(dict.fromkeys(names)))
+        return populations(self.run, self.golds, list(dict.fromkeys(names)))
 
     def readers_of(self, *views: str) -> list[str]:
         """The readers that answered through all of these views and pipelines."""
@@ -80,18 +83,20 @@ class Scored:
         return [view for name, view in self.scores if name == reader]
 
 
-def read_scored(run: RunFolder) -> Scored:
-    """A run, every byte of it verified; StateError unless it is sealed and its stored scores are up to date."""
-    experiment = run.experiment()
+def open_scored(run: OpenRun) -> ScoredRun:
+    """A run, every byte of it verified, opened once; StateError unless it is sealed and its scores are up to date."""
+    return run.once("scores", "scored", lambda: _open(run))
+
+
+def _open(run: OpenRun) -> ScoredRun:
     seals = verify_run(run)
     metrics = stored_metrics(run)
     scores: dict[tuple[str, str], dict[str, Score]] = {}
-    for plan in experiment.readers:
+    for plan in run.experiment.readers:
         for score in read_scores(run, plan.reader.name):
             scores.setdefault((plan.reader.name, score.view), {})[score.question] = score
-    return Scored(
-        run, experiment, seals, metrics, scores, {question.id: question.text for question in read_data(run).questions}
-    )
+    texts = {question.id: question.text for question in run.data.questions}
+    return ScoredRun(run, seals, metrics, scores, texts)
 
 
 def by_hops(scores: Scores, members: frozenset[str], population: str) -> Iterator[tuple[HopClass, list[str]]]:

@@ -9,7 +9,7 @@ import msgspec
 from offline.config.experiment import ReaderPlan
 from offline.errors import ConfigurationError, ModelError
 from offline.records import Message
-from offline.run.folder import RunFolder
+from offline.run.opened import OpenRun
 from readers.tokens.chat import ChatTokenizer
 
 # What stands for the messages.
@@ -18,7 +18,7 @@ PLACEHOLDERS = (Message(role="system", content="SYSTEM MESSAGE"), Message(role="
 _PIECE = re.compile(r"<[^<>\s]+>|\[[^\[\]\s]+\]|\w+|\s+|.")
 
 
-def chat_text(run: RunFolder, plan: ReaderPlan) -> str | None:
+def chat_text(run: OpenRun, plan: ReaderPlan) -> str | None:
     """The placeholder messages as a reader's chat template writes them; None if the run keeps no tokenizer of it."""
     kept = f"reads/{plan.reader.name}/tokenizer"
     if plan.reader.model.served is not msgspec.UNSET or not run.has(kept) or run.lacks(kept):
@@ -26,7 +26,7 @@ def chat_text(run: RunFolder, plan: ReaderPlan) -> str | None:
     return ChatTokenizer.of(plan.reader, run.files_of(kept)).render(PLACEHOLDERS)
 
 
-def templates(a: tuple[RunFolder, ReaderPlan], b: tuple[RunFolder, ReaderPlan]) -> dict[str, Any]:
+def templates(a: tuple[OpenRun, ReaderPlan], b: tuple[OpenRun, ReaderPlan]) -> dict[str, Any]:
     """Both renderings, and the pieces of each that the other lacks; `notes` says why a rendering is None.
 
     A template that cannot be shown is no reason to refuse: the readings are sealed, whatever is installed here.

@@ -14,8 +14,7 @@ from eval.metrics import find_metrics
 from eval.statistics import wilson
 from offline.errors import DataError
 from offline.records import Question
-from offline.run.folder import RunFolder
-from offline.run.steps import read_data
+from offline.run.opened import OpenRun
 
 # What the ledger calls it: no score of the run.
 COMMAND = "score-predictions"
@@ -31,22 +30,21 @@ class Verdict:
     metrics: Mapping[str, bool]
 
 
-def score_answers(run: RunFolder, file: AnswerFile, name: str) -> dict[str, Any]:
+def score_answers(run: OpenRun, file: AnswerFile, name: str) -> dict[str, Any]:
     """Scores by system, hop class and history length, as `coldread score --predictions --json` prints them, and `items`.
 
     The file is checked against the run's questions before the labels are opened; nothing of the run but its ledger changes.
     """
-    data = read_data(run)
-    systems = by_system(file, {question.id: question for question in data.questions}, name)
+    data = run.data
+    systems = by_system(file, data.by_id, name)
     golds = open_labels(run, COMMAND)
-    lengths = {history.id: history.length for history in data.histories}
     metrics = find_metrics()
     verdicts: dict[str, list[Verdict]] = {system: [] for system in systems}
     for system, answers in systems.items():
         for question in data.questions:
             answer = answers.get(question.id)
             right = {m: answer is not None and metric(answer.text, golds[question.id]) for m, metric in metrics.items()}
-            verdicts[system].append(Verdict(question, lengths[question.history], answer is None, right))
+            verdicts[system].append(Verdict(question, data.lengths[question.history], answer is None, right))
     return {
         "sealed": False,
         "name": name,

@@ -6,8 +6,8 @@ from typing import Any
 from rich.console import Console
 from rich.markup import escape
 
-from eval.console.tables import blind_text, new_table, percent
-from eval.typeset.contrasts import NO_WIDTH, NO_WIDTH_NOTE
+from eval.console.layout import new_table
+from eval.wording import NO_WIDTH, NO_WIDTH_NOTE, blind_text, percent
 
 # Two lines each and narrow, so that all fit.
 _COUNTS = ("\nasked", "\nboth", "only\nA", "only\nB", "\nneither")

@@ -6,7 +6,8 @@ from typing import Any
 from rich.console import Console
 from rich.markup import escape
 
-from eval.console.tables import new_table, percent
+from eval.console.layout import new_table
+from eval.wording import percent
 
 # Two lines each and narrow, so that eight numbers fit beside a view's name.
 _NUMBERS = ("\nasked", "gold in\nevidence", "as\nvalue", "cmc's\nkeys %", "\ncomplete", "\nrecords")

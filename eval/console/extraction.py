@@ -7,9 +7,10 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from eval.console.tables import more, new_table, percent, printable, short_line
+from eval.console.layout import more, new_table, short_line
 from eval.extraction.downstream import CAUSES
 from eval.extraction.quality import ERRORS, OVERWRITTEN
+from eval.wording import percent, printable
 
 # Entries of a list that are printed; --json prints all.
 _SHOWN = 8

@@ -7,7 +7,8 @@ from rich.markup import escape
 from rich.table import Table
 
 from eval.analysis.label_audit import unresolved_line
-from eval.console.tables import more, new_table, percent, printable, short_line
+from eval.console.layout import more, new_table, short_line
+from eval.wording import percent, printable
 
 # Findings of each screen, and links of a chain, that are printed; --json prints all.
 _FINDINGS, _LINKS = 8, 8

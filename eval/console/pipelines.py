@@ -6,7 +6,8 @@ from typing import Any
 from rich.console import Console
 from rich.markup import escape
 
-from eval.console.tables import blind_text, new_table, percent
+from eval.console.layout import new_table
+from eval.wording import blind_text, percent
 
 _ANSWERS = ("\nasked", "\nfaults", "\nnotes", "ab-\nstained", "fall-\nbacks")
 _LISTS = ("\nlists", "\nempty", "mean of\na list", "for-\neign", "con-\ntested")

@@ -5,7 +5,8 @@ from typing import Any
 from rich.console import Console
 from rich.markup import escape
 
-from eval.console.tables import line, new_table, percent, printable
+from eval.console.layout import line, new_table
+from eval.wording import percent, printable
 
 
 def unsealed(console: Console, result: dict[str, Any]) -> None:

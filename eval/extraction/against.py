@@ -16,8 +16,7 @@ from offline.config.yaml import find_config, load_yaml
 from offline.errors import ConfigurationError, DataError
 from offline.loaders import kind_of
 from offline.records import Extraction
-from offline.run.folder import RunFolder
-from offline.run.steps import read_data, read_extraction
+from offline.run.opened import OpenRun
 
 # The shipped grammar that fits a kind of data.
 GRAMMARS = {"factconsolidation": "mquake", "synthetic": "synthetic", "versions": "synthetic"}
@@ -37,41 +36,39 @@ class Reference:
     extraction: Extraction
 
 
-def find_reference(run: RunFolder, experiment: ResolvedExperiment, given: str) -> Reference:
+def find_reference(run: OpenRun, given: str) -> Reference:
     """The reference called `grammar`, `grammar:NAME` or by the folder of another run; ConfigurationError for none of these.
 
     DataError if the run has no statement in common with it.
     """
-    reference = _find(run, experiment, given)
-    if not in_common(read_extraction(run), reference.extraction):
+    reference = _find(run, given)
+    if not in_common(run.extraction, reference.extraction):
         raise DataError(f"{run.path} and {reference.name} have no statement in common; compare runs of the same data")
     return reference
 
 
-def _find(run: RunFolder, experiment: ResolvedExperiment, given: str) -> Reference:
+def _find(run: OpenRun, given: str) -> Reference:
     kind, colon, name = given.partition(":")
     if kind != "grammar":
         if not Path(given).is_dir():
             raise ConfigurationError(f"--against {given}: no such folder; give grammar, grammar:NAME or a run")
-        return Reference(given, read_extraction(RunFolder(Path(given))))
+        return Reference(given, OpenRun(Path(given)).extraction)
     if not colon:
-        data = kind_of(experiment.data)
+        data = kind_of(run.experiment.data)
         if data not in GRAMMARS:
             raise ConfigurationError(f"--against grammar: no grammar is known to fit {data} data; give grammar:NAME")
         name = GRAMMARS[data]
     grammar = load_yaml(find_config("grammars", name), GrammarForms)
-    return Reference(f"grammar:{grammar.name}", extract(read_data(run).histories, with_grammar(experiment, grammar)))
+    return Reference(f"grammar:{grammar.name}", extract(run.data.histories, with_grammar(run.experiment, grammar)))
 
 
-def compare_extractions(
-    run: RunFolder, experiment: ResolvedExperiment, reference: Reference, golds: Mapping[str, Sequence[str]] | None
-) -> dict[str, Any]:
+def compare_extractions(run: OpenRun, reference: Reference, golds: Mapping[str, Sequence[str]] | None) -> dict[str, Any]:
     """The comparison as `coldread extract --against --json` prints it; golds: None counts no gold answer.
 
     Texts that both have are compared. Linking sees histories without the others; downstream, histories that hold any of them
     are left out with their questions.
     """
-    data, extraction = read_data(run), read_extraction(run)
+    data, extraction = run.data, run.extraction
     pairs = in_common(extraction, reference.extraction)
     common = {ours.text for ours, _ in pairs}
     whole = [history for history in data.histories if all(s.text in common for s in history.statements)]
@@ -103,5 +100,5 @@ def compare_extractions(
         "downstream": {"questions_left_out": len(data.questions) - len(about)},
     }
     if about:
-        result["downstream"] |= downstream(whole, about, ours, theirs, alignment, experiment, golds)
+        result["downstream"] |= downstream(whole, about, ours, theirs, alignment, run.experiment, golds)
     return result

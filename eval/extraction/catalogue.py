@@ -5,10 +5,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from rich.console import Console
-from rich.markup import escape
-
-from eval.console.tables import new_table, printable
 from extract.frontends.edited_catalogue import relations_of
 from extract.frontends.records import CatalogueName, Draft
 from extract.step import NAMES, read_drafts, read_names
@@ -17,17 +13,16 @@ from offline.config.calls import EditedCatalogue, Extractor
 from offline.config.yaml import dump_yaml
 from offline.errors import ConfigurationError, StateError
 from offline.records import StatementExtraction
-from offline.run.folder import RunFolder
-from offline.run.steps import fresh, read_extraction
+from offline.run.opened import OpenRun
 
 
-def groups(run: RunFolder) -> dict[str, list[CatalogueName]]:
+def groups(run: OpenRun) -> dict[str, list[CatalogueName]]:
     """The names of a run's extraction by relation, as its experiment has it, an edited catalogue applied; in order.
 
     StateError if no model made it, or it is not up to date.
     """
-    experiment, folder = run.experiment(), run.step_folder("extraction")
-    fresh(run, experiment, "extraction")
+    experiment, folder = run.experiment, run.step_folder("extraction")
+    run.fresh("extraction")
     if not isinstance(experiment.extractor, Extractor) or not (folder / NAMES).is_file():
         raise StateError(f"{run.path}: its extraction was made without a model; its relations are those of the frontend")
     names = read_names(folder)
@@ -37,13 +32,13 @@ def groups(run: RunFolder) -> dict[str, list[CatalogueName]]:
     return found
 
 
-def edited(run: RunFolder) -> EditedCatalogue:
+def edited(run: OpenRun) -> EditedCatalogue:
     """The catalogue as a person may edit it: names by relation, and the digest of the names, which no edit changes."""
     relations = {relation: tuple(name.name for name in names) for relation, names in groups(run).items()}
     return EditedCatalogue(relations, of=file_digest(run.step_folder("extraction") / NAMES))
 
 
-def write_edited(run: RunFolder, out: Path) -> None:
+def write_edited(run: OpenRun, out: Path) -> None:
     """Write the catalogue for editing; ConfigurationError for a place inside the run, or one that is taken."""
     if out.exists() or out.resolve().is_relative_to(run.path.resolve()):
         raise ConfigurationError(f"--out {out} is there already, or lies in the run; choose another name")
@@ -60,12 +55,12 @@ def facts_by_name(statements: Sequence[StatementExtraction], drafts: Sequence[Dr
     return Counter(triple.relation for draft in kept for triple in draft.triples)
 
 
-def catalogue(run: RunFolder) -> list[dict[str, Any]]:
+def catalogue(run: OpenRun) -> list[dict[str, Any]]:
     """What `coldread catalogue --json` prints: each relation with its facts, names, their facts, examples and mapping.
 
     Facts are those of the extraction, by distinct text; names.jsonl counts what a model read, which forms spare it.
     """
-    grouped, statements = groups(run), read_extraction(run).statements
+    grouped, statements = groups(run), run.extraction.statements
     of_relation = Counter(triple.relation for statement in statements for triple in statement.triples)
     of_name = facts_by_name(statements, read_drafts(run.step_folder("extraction")))
     return [
@@ -87,17 +82,3 @@ def catalogue(run: RunFolder) -> list[dict[str, Any]]:
         }
         for relation, names in grouped.items()
     ]
-
-
-def show(console: Console, relations: list[dict[str, Any]]) -> None:
-    """Print the catalogue: most facts first, each relation with its names, and an example of each."""
-    table = new_table("relations of the extraction", ("relation", "name", "an example"), ("facts", "by name"))
-    table.columns[2].no_wrap, table.columns[2].overflow = False, "fold"
-    for relation in sorted(relations, key=lambda relation: -relation["facts"]):
-        own = (relation["relation"], str(relation["facts"]))
-        for name in relation["names"]:
-            example = name["examples"][0]["text"] if name["examples"] else ""
-            words = (escape(printable(text)) for text in (own[0], name["name"], example))
-            table.add_row(*words, own[1], str(name["facts"]))
-            own = ("", "")
-    console.print(table)

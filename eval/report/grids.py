@@ -5,11 +5,11 @@ from typing import Any
 
 from eval.analysis.contrasts import contrasts, interactions
 from eval.analysis.label_audit import unresolved_line
-from eval.console.tables import percent
 from eval.metrics import HEADLINE
 from eval.report.source import Source
 from eval.typeset import contrasts as grids
 from eval.typeset.grid import Grid
+from eval.wording import percent
 from offline.config.analysis import DeclaredContrast
 
 

@@ -27,13 +27,14 @@ from offline.canonical import write_bytes
 from offline.config.models import pin_text
 from offline.errors import ConfigurationError
 from offline.loaders import kind_of
-from offline.run.folder import REPORT, RunFolder
+from offline.run.folder import REPORT
+from offline.run.opened import OpenRun
 
 _PAGE = Path(__file__).with_name("assets")
 _SCRIPTS = ("page.js", "questions.js", "answers.js", "evidence.js", "pipelines.js", "start.js")
 
 
-def write_report(run: RunFolder, out: Path | None = None) -> dict[str, Any]:
+def write_report(run: OpenRun, out: Path | None = None) -> dict[str, Any]:
     """Write a run's report to `out` (default: report.html in the run) and say what it holds. Opens no label."""
     page, result = make_report(run)
     place = run.path / REPORT if out is None else out
@@ -41,11 +42,11 @@ def write_report(run: RunFolder, out: Path | None = None) -> dict[str, Any]:
     return {"run": str(run.path), "report": str(place), "bytes": len(page), **result}
 
 
-def make_report(run: RunFolder) -> tuple[bytes, dict[str, Any]]:
+def make_report(run: OpenRun) -> tuple[bytes, dict[str, Any]]:
     """The page, and what it holds in numbers. StateError unless the run is scored; an altered one is refused."""
     source = read_source(run)
     table = main_table(source.scored, HEADLINE, True, False)
-    audit = audit_labels(run, source.scored.experiment, source.golds, (), source.all_scores)
+    audit = audit_labels(run, source.golds, (), source.all_scores)
     findings = [Finding(**{**found, "chain": ()}) for found in audit["findings"]]
     islands = Islands(source, findings)
     page = _render(

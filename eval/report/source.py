@@ -6,16 +6,13 @@ from functools import cached_property
 from typing import Any, get_args
 
 from eval.analysis.pipeline_story import told
-from eval.analysis.scored import Scored, read_scored
+from eval.analysis.scored import ScoredRun, open_scored
 from eval.records import Score
 from extract.pipelines.results import read_stored
-from offline.canonical import read_lines
 from offline.config.experiment import ReaderPlan
 from offline.records import Evidence, Extraction, History, HopClass, Packet, Question
-from offline.run.folder import RunFolder
-from offline.run.steps import read_data, read_evidence, read_extraction, read_packets
-from readers.records import Scheduled
-from readers.seal import read_predictions, reads_folder
+from offline.run.opened import OpenRun
+from readers.sealed import sealed_reader
 
 # Reader, view or pipeline, question id.
 Key = tuple[str, str, str]
@@ -28,7 +25,7 @@ class Source:
     errors: (reader, view, question id) -> why there is no answer. traces: (reader, pipeline, question id) -> how it went.
     """
 
-    scored: Scored
+    scored: ScoredRun
     histories: tuple[History, ...]
     questions: tuple[Question, ...]
     extraction: Extraction
@@ -64,34 +61,32 @@ class Source:
         return [score for scores in self.scored.scores.values() for score in scores.values()]
 
 
-def read_source(run: RunFolder) -> Source:
+def read_source(run: OpenRun) -> Source:
     """A run, every byte of it verified; StateError unless it is sealed and its stored scores are up to date."""
-    scored = read_scored(run)
-    experiment, data = scored.experiment, read_data(run)
+    scored = open_scored(run)
+    experiment, data = scored.experiment, run.data
     traces = {key: trace for plan in experiment.readers for key, trace in _traces(run, plan)}
     failed = {key: trace["fault"] for key, trace in traces.items() if trace["finish_reason"] == "error"}
     return Source(
         scored=scored,
         histories=data.histories,
         questions=data.questions,
-        extraction=read_extraction(run),
-        packets={view: {p.question: p for p in found} for view, found in read_packets(run, experiment.views).items()},
-        evidence=read_evidence(run),
+        extraction=run.extraction,
+        packets={view: {p.question: p for p in found} for view, found in run.packets(experiment.views).items()},
+        evidence=run.evidence,
         errors=failed | {key: text for plan in experiment.readers for key, text in _errors(run, plan.reader.name)},
         traces=traces,
     )
 
 
-def _traces(run: RunFolder, plan: ReaderPlan) -> Iterator[tuple[Key, dict[str, Any]]]:
+def _traces(run: OpenRun, plan: ReaderPlan) -> Iterator[tuple[Key, dict[str, Any]]]:
     if plan.pipelines:
         stored = read_stored(run, plan.reader.name)
         for trace in stored.traces:
             yield (plan.reader.name, trace.pipeline, trace.question), told(stored, trace)
 
 
-def _errors(run: RunFolder, reader: str) -> Iterator[tuple[Key, str]]:
-    failed = {p.request: p.error or "" for p in read_predictions(run, reader) if p.finish_reason == "error"}
-    if failed:
-        for scheduled in read_lines(reads_folder(run, reader) / "requests" / "schedule.jsonl", Scheduled):
-            if scheduled.request in failed:
-                yield (reader, scheduled.view, scheduled.question), failed[scheduled.request]
+def _errors(run: OpenRun, reader: str) -> Iterator[tuple[Key, str]]:
+    for answer in sealed_reader(run, reader).answers():
+        if answer.prediction.finish_reason == "error":
+            yield (reader, answer.scheduled.view, answer.scheduled.question), answer.prediction.error or ""

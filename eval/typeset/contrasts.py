@@ -8,6 +8,7 @@ from msgspec import UNSET
 from eval.records import Contrast, Interaction
 from eval.statistics import REPLICATES, SEED
 from eval.typeset.grid import Entry, Grid, Row
+from eval.wording import NO_WIDTH, NO_WIDTH_NOTE
 
 _NOTE = (
     "The same questions, paired. points: A's percentage less B's, with a bootstrap interval over question texts "
@@ -18,12 +19,6 @@ _NOTE = (
 _FALLBACK = (
     "fallback: questions of which that side's packet shows latest_state or raw_history and not the view's own choice, because "
     "it chose nothing or a record is unresolved."
-)
-# Behind an interval, and what it means.
-NO_WIDTH = "*"
-NO_WIDTH_NOTE = (
-    "* every question came out with the same difference, as where none is discordant: no resample can differ, so the interval "
-    "has no width, and says nothing of how sure the points are."
 )
 
 

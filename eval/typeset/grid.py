@@ -5,7 +5,7 @@ import io
 import re
 from dataclasses import dataclass
 
-from eval.console.tables import printable
+from eval.wording import printable
 
 # Text, a number, or nothing.
 Entry = str | int | float | None

@@ -16,7 +16,7 @@ from extract.pipelines.step import (
     read_traces,
 )
 from offline.errors import AlteredError, ConfigurationError
-from offline.run.folder import RunFolder
+from offline.run.opened import OpenRun
 from readers.calls.caller import Transcript, check_environments, read_transcript
 from readers.records import Call, PipelineCounts, Prediction
 from readers.seal import PipelineFacts
@@ -71,12 +71,16 @@ def failed(trace: Trace) -> bool:
     return trace.fault is not None and (trace.answered_by == "none" or not trace.answer)
 
 
-def read_stored(run: RunFolder, reader: str) -> Stored:
+def read_stored(run: OpenRun, reader: str) -> Stored:
     """All of it, whose bytes `verify_reads` checks.
 
     AlteredError unless it has the traces that the run asks for (`read_traces`), the lists and calls that those name, and what
     answered the calls, each environment once in canonical order.
     """
+    return run.once(f"reads/{reader}", "stored", lambda: _read_stored(run, reader))
+
+
+def _read_stored(run: OpenRun, reader: str) -> Stored:
     folder = pipelines_folder(run, reader)
     stored = Stored(
         traces=read_traces(run, reader),

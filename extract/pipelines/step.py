@@ -9,8 +9,9 @@ from offline.canonical import compare_lines, digest_of, read_lines, write_lines,
 from offline.config.calls import pipeline_reader
 from offline.config.experiment import ReaderPlan, ResolvedExperiment
 from offline.errors import InputLinkError, OutputLinkError
-from offline.run.folder import MANIFEST, SIDE, RunFolder, check_files, read_manifest
-from offline.run.steps import check_due, fresh, read_data
+from offline.run.manifest import MANIFEST, SIDE, check_files, read_manifest
+from offline.run.opened import OpenRun
+from offline.run.steps import check_due
 from readers.calls.caller import TRANSCRIPT_FILES, Caller, Recorded, Transcript, check_transcript, write_transcript
 from readers.calls.engine_source import Progress, live_caller, spent_on
 from readers.models.pins import locate
@@ -24,7 +25,7 @@ from readers.seal import PIPELINES, reads_folder
 TRACES, CANDIDATES, TRANSCRIPT, ENVIRONMENTS = "traces.jsonl", "candidates.jsonl", "calls", "environments.jsonl"
 
 
-def pipelines_folder(run: RunFolder, reader: str) -> Path:
+def pipelines_folder(run: OpenRun, reader: str) -> Path:
     """The folder of one reader's pipelines."""
     return reads_folder(run, reader) / PIPELINES
 
@@ -34,25 +35,24 @@ def pipelines_configuration(experiment: ResolvedExperiment, plan: ReaderPlan) ->
     return digest_of((pipeline_settings(experiment), plan.pipelines or (), experiment.settings, experiment.prompt))
 
 
-def serve_pipelines(run: RunFolder, experiment: ResolvedExperiment, plan: ReaderPlan, progress: Progress) -> bool:
+def serve_pipelines(run: OpenRun, plan: ReaderPlan, progress: Progress) -> bool:
     """Run a reader's pipelines with its own engine; True if they were run, False if they were up to date.
 
     Its tokenizer is kept in the run, and what the calls took beside the step's manifest.
     """
-    settings = pipeline_settings(experiment)
+    settings = pipeline_settings(run.experiment)
     reader, model_folder = pipeline_reader(plan.reader, settings), locate(plan.reader)
-    forbidden = forbidden_paths(run, experiment)
+    forbidden = forbidden_paths(run)
     with live_caller(reader, model_folder, forbidden, progress, structured=settings.constrained) as (caller, source):
         keep_tokenizer(run, reader.name, caller.settings.model, model_folder)
-        written = pipelines_step(run, experiment, plan, caller, source.resolved)
+        written = pipelines_step(run, plan, caller, source.resolved)
         if written:
             write_record(pipelines_folder(run, reader.name) / SIDE, source.spent())
         return written
 
 
 def pipelines_step(
-    run: RunFolder,
-    experiment: ResolvedExperiment,
+    run: OpenRun,
     plan: ReaderPlan,
     caller: Caller,
     environments: Callable[[], Sequence[dict[str, str]]],
@@ -63,69 +63,73 @@ def pipelines_step(
     """
 
     def write(folder: Path) -> None:
-        made = _run(run, experiment, plan, caller)
+        made = _run(run, plan, caller)
         write_lines(folder / TRACES, made.traces)
         write_lines(folder / CANDIDATES, made.candidates)
         (folder / TRANSCRIPT).mkdir()
         write_transcript(folder / TRANSCRIPT, caller.transcript)
         write_lines(folder / ENVIRONMENTS, environments())
 
-    inputs = pipelines_inputs(run, experiment, plan, caller.settings.model)
+    inputs = pipelines_inputs(run, plan, caller.settings.model)
     return run.step(f"reads/{plan.reader.name}/{PIPELINES}", inputs, write)
 
 
-def pipelines_inputs(run: RunFolder, experiment: ResolvedExperiment, plan: ReaderPlan, model: Model) -> dict[str, str]:
+def pipelines_inputs(run: OpenRun, plan: ReaderPlan, model: Model) -> dict[str, str]:
     """What a reader's pipelines are made from, as the step's manifest records it."""
     return {
-        "data": fresh(run, experiment, "data").digest,
-        "configuration": pipelines_configuration(experiment, plan),
-        "reader": digest_of(pipeline_reader(plan.reader, pipeline_settings(experiment))),
+        "data": run.fresh("data").digest,
+        "configuration": pipelines_configuration(run.experiment, plan),
+        "reader": digest_of(pipeline_reader(plan.reader, pipeline_settings(run.experiment))),
         "model": model.fingerprint,
     }
 
 
-def check_inputs(run: RunFolder, experiment: ResolvedExperiment, plan: ReaderPlan, model: Model) -> None:
+def check_inputs(run: OpenRun, plan: ReaderPlan, model: Model) -> None:
     """InputLinkError unless the manifest of a reader's pipelines records what they are made from."""
     folder = pipelines_folder(run, plan.reader.name)
-    stored, due = read_manifest(folder).inputs, pipelines_inputs(run, experiment, plan, model)
+    stored, due = read_manifest(folder).inputs, pipelines_inputs(run, plan, model)
     if differing := [name for name in sorted({*stored, *due}) if stored.get(name) != due.get(name)]:
         raise InputLinkError(f"{folder / MANIFEST}: it names another {differing[0]} than these pipelines were made from")
 
 
-def _run(run: RunFolder, experiment: ResolvedExperiment, plan: ReaderPlan, caller: Caller) -> Assembled:
-    data = read_data(run)
-    return run_pipelines(plan.pipelines or (), data.histories, data.questions, experiment, caller)
+def _run(run: OpenRun, plan: ReaderPlan, caller: Caller) -> Assembled:
+    data = run.data
+    return run_pipelines(plan.pipelines or (), data.histories, data.questions, run.experiment, caller)
 
 
-def read_traces(run: RunFolder, reader: str) -> tuple[Trace, ...]:
+def read_traces(run: OpenRun, reader: str) -> tuple[Trace, ...]:
     """The stored traces of a reader's pipelines, by pipeline and question.
 
     AlteredError unless there is one for each pipeline that the experiment names and each question, in their order.
     """
-    path = pipelines_folder(run, reader) / TRACES
-    traces = tuple(read_lines(path, Trace))
-    named = next((plan.pipelines or () for plan in run.experiment().readers if plan.reader.name == reader), ())
-    check_due(path, named, read_data(run).questions, [(trace.pipeline, trace.question) for trace in traces])
-    return traces
+
+    def read() -> tuple[Trace, ...]:
+        path = pipelines_folder(run, reader) / TRACES
+        traces = tuple(read_lines(path, Trace))
+        named = next((plan.pipelines or () for plan in run.experiment.readers if plan.reader.name == reader), ())
+        check_due(path, named, run.data.questions, [(trace.pipeline, trace.question) for trace in traces])
+        return traces
+
+    return run.once(f"reads/{reader}", TRACES, read)
 
 
-def read_candidates(run: RunFolder, reader: str) -> tuple[CandidateList, ...]:
+def read_candidates(run: OpenRun, reader: str) -> tuple[CandidateList, ...]:
     """The stored candidate lists of a reader's pipelines."""
     return tuple(read_lines(pipelines_folder(run, reader) / CANDIDATES, CandidateList))
 
 
-def read_environments(run: RunFolder, reader: str) -> tuple[dict[str, str], ...]:
+def read_environments(run: OpenRun, reader: str) -> tuple[dict[str, str], ...]:
     """What the engines resolved that answered a reader's pipelines."""
     return tuple(read_lines(pipelines_folder(run, reader) / ENVIRONMENTS, dict[str, str]))
 
 
-def read_spent(run: RunFolder, reader: str) -> Spent | None:
+def read_spent(run: OpenRun, reader: str) -> Spent | None:
     """What answering a reader's pipelines took; None where the run does not tell."""
     return spent_on(pipelines_folder(run, reader))
 
 
 def replay_pipelines(
-    run: RunFolder, experiment: ResolvedExperiment, plan: ReaderPlan, tokenizer: Tokenizer
+    run: OpenRun, plan: ReaderPlan, tokenizer: Tokenizer
 ) -> tuple[tuple[Trace, ...], tuple[CandidateList, ...], Transcript]:
     """Run a reader's pipelines again on their recorded answers, and compare every call, answer, list and trace.
 
@@ -133,11 +137,11 @@ def replay_pipelines(
     """
     folder = pipelines_folder(run, plan.reader.name)
     recorded = Recorded(folder / TRANSCRIPT)
-    stored, reader = recorded.transcript.settings, pipeline_reader(plan.reader, pipeline_settings(experiment))
+    stored, reader = recorded.transcript.settings, pipeline_reader(plan.reader, pipeline_settings(run.experiment))
     check_files(folder, (TRACES, CANDIDATES, ENVIRONMENTS, *(f"{TRANSCRIPT}/{name}" for name in TRANSCRIPT_FILES)))
     check_settings(folder / TRANSCRIPT / SETTINGS, reader, stored, tokenizer)
     caller = Caller(stored, tokenizer, recorded, recorded.seeds)
-    again = _run(run, experiment, plan, caller)
+    again = _run(run, plan, caller)
     check_transcript(recorded, caller.transcript)
     compare_lines(folder / CANDIDATES, again.candidates, OutputLinkError, lambda c: f"the list of query {c.query[:60]!r}")
     compare_lines(

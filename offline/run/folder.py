@@ -8,20 +8,12 @@ import contextlib
 import fcntl
 import os
 import shutil
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Set
-from functools import lru_cache
+from collections.abc import Callable, Collection, Iterator, Mapping
 from pathlib import Path, PurePosixPath
-from typing import Literal
-
-import msgspec
 
 from offline.canonical import (
-    Record,
     digest,
-    file_digest,
     read_bytes,
-    read_record,
-    self_digest,
     storage,
     write_bytes,
     write_record,
@@ -29,15 +21,20 @@ from offline.canonical import (
 from offline.config.experiment import ResolvedExperiment
 from offline.config.yaml import dump_yaml, parse_yaml
 from offline.errors import AlteredError, ConfigurationError, StateError
+from offline.run.manifest import (
+    MANIFEST,
+    SIDE,
+    Manifest,
+    entries_below,
+    files_below,
+    make_manifest,
+    read_manifest,
+    verify_folder,
+)
 
-MANIFEST = "manifest.json"
 EXPERIMENT = "experiment.yaml"
 # A page made from the run, which no step and no seal covers: it may be there or not, and is made again by `coldread report`.
 REPORT = "report.html"
-# What a step took, in a file that no manifest lists: the same work takes another time each time it is done.
-SIDE = "timings.json"
-# What to do about a file that is not what was written.
-RESTORE = "restore it from a copy, or make the run again in another folder"
 # The command that runs a step.
 COMMANDS = {
     "data": "load",
@@ -52,113 +49,6 @@ COMMANDS = {
 STEP_FOLDERS = ("data", "labels", "extraction", "vectors", "reranked", "packets", "reads", "scores")
 # Folders of tokenizers. A run may be published without their files: only what makes token ids, or text out of them, needs any.
 TOKENIZERS = frozenset({"extraction/tokenizer", "reads/*/tokenizer"})
-
-
-class FileEntry(Record, frozen=True):
-    """A file of a step; `name` is relative to the step's folder, with forward slashes."""
-
-    name: str
-    sha256: str
-    size: int
-
-
-class Manifest(Record, frozen=True):
-    """What a step wrote, from what. `digest` is that of this record with an empty digest."""
-
-    step: str
-    inputs: dict[str, str]
-    files: tuple[FileEntry, ...]
-    digest: str = ""
-    format: Literal[1] = 1
-
-
-def files_below(folder: Path) -> list[str]:
-    """Names of all files below a folder, sorted; AlteredError for anything that is neither file nor folder."""
-    names = []
-    for path in sorted(folder.rglob("*")):
-        if path.is_symlink() or not (path.is_file() or path.is_dir()):
-            raise AlteredError(f"{path}: neither a file nor a folder; remove it")
-        if path.is_file():
-            names.append(path.relative_to(folder).as_posix())
-        elif not any(path.iterdir()):
-            raise AlteredError(f"{path}: an empty folder that no manifest knows; remove it")
-    return names
-
-
-def make_manifest(folder: Path, step: str, inputs: Mapping[str, str], names: list[str]) -> Manifest:
-    """The manifest of these files, its own digest filled in."""
-    entries = tuple(
-        FileEntry(name=name, sha256=file_digest(folder / name), size=(folder / name).stat().st_size) for name in names
-    )
-    manifest = Manifest(step=step, inputs=dict(inputs), files=entries)
-    return msgspec.structs.replace(manifest, digest=self_digest(manifest, "digest"))
-
-
-def read_manifest(folder: Path) -> Manifest:
-    """A folder's manifest; AlteredError if its digest does not fit its content."""
-    path = folder / MANIFEST
-    if not path.is_file():
-        raise AlteredError(f"{path} is missing; the folder is not whole")
-    manifest = read_record(path, Manifest)
-    if self_digest(manifest, "digest") != manifest.digest:
-        raise AlteredError(f"{path}: its digest does not fit its content; the file was altered")
-    return manifest
-
-
-def check_files(folder: Path, expected: Iterable[str]) -> None:
-    """AlteredError unless a step's manifest lists exactly the files that the step writes."""
-    listed = {entry.name for entry in read_manifest(folder).files}
-    for name in sorted(listed ^ {*expected}):
-        what = "listed, but no file that this step writes" if name in listed else "this step writes it, but it is not listed"
-        raise AlteredError(f"{folder / MANIFEST}: {name}: {what}; the folder was altered")
-
-
-def verify_folder(
-    folder: Path,
-    *,
-    beside: tuple[str, ...] = (),
-    elsewhere: Mapping[str, Path] | None = None,
-    may_lack: Collection[str] = (),
-) -> Manifest:
-    """Check every file of a step against its manifest and return it; AlteredError names the first one that differs.
-
-    `beside`: names of files and folders in it that are checked elsewhere. `elsewhere`: for a folder in it (`.`: itself),
-    another that holds the files listed below it (it may hold more), of which this one may then lack some or all. `may_lack`:
-    folders in it (`.`: itself) of which any file may be missing, wherever it would lie.
-    """
-    manifest = read_manifest(folder)
-    listed = {entry.name: entry for entry in manifest.files}
-    present = {
-        name for name in files_below(folder) if name != MANIFEST and name not in beside and name.split("/")[0] not in beside
-    }
-    present -= {SIDE} - set(listed)
-    supplied: set[str] = set()
-    for inside, other in (elsewhere or {}).items():
-        below = _below(listed, inside)
-        _compare(other, below, {name for name in below if (other / name).is_file()})
-        supplied |= {entry.name for entry in below.values()}
-    spared = {entry.name for inside in may_lack for entry in _below(listed, inside).values()}
-    _compare(folder, listed, present, may_lack=supplied | spared)
-    return manifest
-
-
-def _below(listed: Mapping[str, FileEntry], inside: str) -> dict[str, FileEntry]:
-    """The entries below a folder of the step, by their names in it."""
-    paths = {PurePosixPath(name): entry for name, entry in listed.items()}
-    return {path.relative_to(inside).as_posix(): entry for path, entry in paths.items() if path.is_relative_to(inside)}
-
-
-def _compare(folder: Path, listed: Mapping[str, FileEntry], present: set[str], *, may_lack: Set[str] = frozenset()) -> None:
-    for name in sorted(present | (set(listed) - may_lack)):
-        path = folder / name
-        if name not in listed:
-            raise AlteredError(f"{path}: a file that the manifest does not list; remove it")
-        if name not in present:
-            raise AlteredError(f"{path} is missing, but the manifest lists it; {RESTORE}")
-        if path.stat().st_size != listed[name].size or file_digest(path) != listed[name].sha256:
-            raise AlteredError(
-                f"{path}: differs from what was written (manifest sha256 {listed[name].sha256[:12]}…); {RESTORE}"
-            )
 
 
 class RunFolder:
@@ -193,7 +83,7 @@ class RunFolder:
         """Files of a folder that the run was published without and that do not lie elsewhere either."""
         place, other = self.path / folder, self.files_of(folder)
         owner = place if (place / MANIFEST).is_file() else place.parent
-        below = _below({entry.name: entry for entry in read_manifest(owner).files}, place.relative_to(owner).as_posix())
+        below = entries_below({entry.name: entry for entry in read_manifest(owner).files}, place.relative_to(owner).as_posix())
         return [place / name for name in below if not (place / name).is_file() and not (other / name).is_file()]
 
     @contextlib.contextmanager
@@ -246,7 +136,7 @@ class RunFolder:
         if path.exists():
             if read_bytes(path) == content:
                 return
-            self.experiment()
+            self.read_experiment()
             if sealed := self.sealed_readers():
                 raise StateError(
                     f"{self.path} is sealed (reader {', '.join(sealed)}) and holds another configuration; a sealed run is "
@@ -254,7 +144,7 @@ class RunFolder:
                 )
         write_bytes(path, [content])
 
-    def experiment(self) -> ResolvedExperiment:
+    def read_experiment(self) -> ResolvedExperiment:
         """The run's resolved experiment; AlteredError if the file is not exactly what was written."""
         path = self.path / EXPERIMENT
         if not path.is_file():
@@ -266,7 +156,7 @@ class RunFolder:
 
     def experiment_digest(self) -> str:
         """What a seal records of the experiment."""
-        return digest(_experiment_bytes(self.experiment()))
+        return digest(_experiment_bytes(self.read_experiment()))
 
     def sealed_readers(self) -> list[str]:
         """Names of the readers that have a seal."""
@@ -349,9 +239,8 @@ def _inside(name: str, folder: str) -> str | None:
     return PurePosixPath(*parts[len(outer) :]).as_posix()
 
 
-@lru_cache(maxsize=4)
 def _experiment_of(data: bytes) -> ResolvedExperiment | None:
-    """What these bytes write, None if it is not written so. Remembered: every step asks, and YAML is slow to read and write."""
+    """What these bytes write, None if it is not written so."""
     try:
         experiment = parse_yaml(data.decode(), ResolvedExperiment, EXPERIMENT)
     except (ConfigurationError, UnicodeDecodeError):

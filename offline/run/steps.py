@@ -1,13 +1,13 @@
 """The steps that need neither model nor label: load, extract's storage, freeze."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import product, zip_longest
 from pathlib import Path
 
 from msgspec import UNSET
 
-from offline.canonical import digest_of, read_lines, write_lines
+from offline.canonical import digest_of
 from offline.config.experiment import (
     Drawn,
     FactConsolidationData,
@@ -16,14 +16,10 @@ from offline.config.experiment import (
     ResolvedExperiment,
     RetrievalSettings,
 )
-from offline.errors import AlteredError, CommandError, ConfigurationError, DataError, StateError
-from offline.freeze import Frozen, freeze, memories
-from offline.loaders import kind_of, load
+from offline.errors import AlteredError, CommandError, ConfigurationError, DataError
+from offline.loaders import kind_of
 from offline.loaders.raw import RawSource
-from offline.memory import Measure, Memory
-from offline.records import Evidence, Extraction, History, Packet, Question, Relation, StatementExtraction
-from offline.run.folder import COMMANDS, Manifest, RunFolder
-from offline.vectors import Retrieval, read_scores, read_vectors
+from offline.records import Question
 from offline.views import View, find_view
 from offline.views.retrieval import RetrievalView
 
@@ -122,58 +118,6 @@ def configuration_of(experiment: ResolvedExperiment, step: str) -> str:
     return digest_of((numbers.reranker, numbers.candidates, numbers.rrf, experiment.settings.tokenizer, work.stages))
 
 
-def upstream(run: RunFolder, experiment: ResolvedExperiment, step: str) -> dict[str, str]:
-    """What a step's manifest must name as its inputs in this run: the steps before it and its part of the experiment.
-
-    StateError if one of those is itself missing or out of date.
-    """
-    before = {name: fresh(run, experiment, name).digest for name in steps_before(experiment, step)}
-    return {**before, "configuration": configuration_of(experiment, step)}
-
-
-def foreign_input(run: RunFolder, experiment: ResolvedExperiment, step: str, manifest: Manifest) -> str | None:
-    """The first input that a step's manifest does not share with what the run now holds, None if it shares all."""
-    expected = upstream(run, experiment, step)
-    return next((name for name, digest in expected.items() if manifest.inputs.get(name) != digest), None)
-
-
-def fresh(run: RunFolder, experiment: ResolvedExperiment, step: str) -> Manifest:
-    """The verified manifest of a step; StateError unless it was made from what the run now holds."""
-    manifest = run.need(step)
-    if name := foreign_input(run, experiment, step, manifest):
-        raise StateError(
-            f"{run.step_folder(step)} was made from another {name} than the run holds now; "
-            f"run `coldread {COMMANDS[step]} {run.path}` first"
-        )
-    return manifest
-
-
-def load_step(run: RunFolder, experiment: ResolvedExperiment, source: RawSource | None) -> bool:
-    """Write data/: histories and questions. True if it was written, False if it was up to date."""
-
-    def write(folder: Path) -> None:
-        loaded = load(experiment.data, source, experiment.limit)
-        write_lines(folder / "histories.jsonl", loaded.histories)
-        write_lines(folder / "questions.jsonl", loaded.questions)
-
-    return run.step("data", data_inputs(experiment, source), write)
-
-
-@dataclass(frozen=True)
-class Data:
-    """The loaded data of a run."""
-
-    histories: tuple[History, ...]
-    questions: tuple[Question, ...]
-
-
-def read_data(run: RunFolder) -> Data:
-    """The verified data of a run."""
-    fresh(run, run.experiment(), "data")
-    folder = run.step_folder("data")
-    return Data(tuple(read_lines(folder / "histories.jsonl", History)), tuple(read_lines(folder / "questions.jsonl", Question)))
-
-
 def check_due(path: Path, names: Sequence[str], questions: Sequence[Question], found: Sequence[tuple[str, str]]) -> None:
     """AlteredError unless a file's lines are, in order, one for each of these views or pipelines and each question.
 
@@ -187,82 +131,3 @@ def check_due(path: Path, names: Sequence[str], questions: Sequence[Question], f
 
 
 EXTRACTION_FILES = ("statements.jsonl", "relations.jsonl")
-
-
-def write_extraction(folder: Path, extraction: Extraction) -> None:
-    """Store an extraction: statements in order of first appearance, and the relation catalogue."""
-    for name, records in zip(EXTRACTION_FILES, (extraction.statements, extraction.relations), strict=True):
-        write_lines(folder / name, records)
-
-
-def read_extraction(run: RunFolder) -> Extraction:
-    """The verified extraction of a run."""
-    fresh(run, run.experiment(), "extraction")
-    folder = run.step_folder("extraction")
-    return Extraction(
-        statements=tuple(read_lines(folder / "statements.jsonl", StatementExtraction)),
-        relations=tuple(read_lines(folder / "relations.jsonl", Relation)),
-    )
-
-
-def read_retrieval(run: RunFolder, experiment: ResolvedExperiment) -> Retrieval:
-    """What the retrieval models of a run made, verified."""
-    work = model_work(experiment)
-    for step in ("vectors",) * bool(work.units) + ("reranked",) * bool(work.stages):
-        fresh(run, experiment, step)
-    return Retrieval(
-        settings=experiment.retrieval or RetrievalSettings(),
-        vectors=read_vectors(run.step_folder("vectors")) if work.units else None,
-        scores=read_scores(run.step_folder("reranked")) if work.stages else None,
-    )
-
-
-def compiled(
-    run: RunFolder, experiment: ResolvedExperiment, retrieval: Retrieval | None = None
-) -> Iterator[tuple[Memory, list[Question]]]:
-    """Each history of a run, compiled, one at a time, and the questions about it, in order."""
-    data, extraction = read_data(run), read_extraction(run)
-    settings, heading = experiment.settings, experiment.prompt.heading
-    return memories(data.histories, data.questions, extraction, settings, heading, retrieval=retrieval)
-
-
-def freeze_run(run: RunFolder, experiment: ResolvedExperiment, measure: Measure) -> Frozen:
-    """Derive the packets of a run from its data and extraction."""
-    data = read_data(run)
-    return freeze(
-        data.histories,
-        data.questions,
-        read_extraction(run),
-        experiment.settings,
-        experiment.prompt,
-        experiment.views,
-        measure,
-        read_retrieval(run, experiment),
-    )
-
-
-def packet_files(frozen: Frozen) -> dict[str, Sequence[Packet] | Sequence[Evidence]]:
-    """The files of packets/ and their records."""
-    return {**{f"{view}.jsonl": packets for view, packets in frozen.packets.items()}, "evidence.jsonl": frozen.evidence}
-
-
-def freeze_step(run: RunFolder, experiment: ResolvedExperiment, measure: Measure, measure_name: str) -> bool:
-    """Write packets/; True if it was written. `measure_name` says by what random_disjoint measures a record."""
-
-    def write(folder: Path) -> None:
-        for name, records in packet_files(freeze_run(run, experiment, measure)).items():
-            write_lines(folder / name, records)
-
-    return run.step("packets", {**upstream(run, experiment, "packets"), "measure": measure_name}, write)
-
-
-def read_packets(run: RunFolder, views: Sequence[str]) -> Mapping[str, tuple[Packet, ...]]:
-    """The verified packets of these views."""
-    fresh(run, run.experiment(), "packets")
-    return {view: tuple(read_lines(run.step_folder("packets") / f"{view}.jsonl", Packet)) for view in views}
-
-
-def read_evidence(run: RunFolder) -> dict[str, Evidence]:
-    """The verified evidence texts of a run, by digest."""
-    fresh(run, run.experiment(), "packets")
-    return {e.digest: e for e in read_lines(run.step_folder("packets") / "evidence.jsonl", Evidence)}

@@ -21,7 +21,7 @@ import msgspec
 from offline.canonical import digest_of, encode, read_record, self_digest, write_record
 from offline.config.models import Reader
 from offline.errors import AlteredError, EngineError, StorageError
-from offline.run.folder import SIDE
+from offline.run.manifest import SIDE
 from readers.calls.caller import Caller, Prepared
 from readers.engines import EngineStart, asks_server
 from readers.models.pins import identify

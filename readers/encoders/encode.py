@@ -14,8 +14,8 @@ from offline.config.models import Encoder, Reranker
 from offline.errors import ModelError
 from offline.memory import Memory
 from offline.passages import Chunk, Passage, cut, passages
-from offline.run.folder import RunFolder
-from offline.run.steps import MODEL_STEPS, ModelWork, compiled, model_work, read_data, upstream
+from offline.run.opened import OpenRun
+from offline.run.steps import MODEL_STEPS, ModelWork, model_work
 from offline.vectors import (
     SCORES,
     PairScores,
@@ -46,7 +46,7 @@ Progress = Callable[[int, int], None]
 class Encoding:
     """A run whose texts a model works on: where finished slices are kept, and who is told how far it is."""
 
-    run: RunFolder
+    run: OpenRun
     experiment: ResolvedExperiment
     journal: Path
     progress: Progress
@@ -67,9 +67,9 @@ class EncodedTexts:
     chunks: list[Chunk]
 
 
-def vectors_step(run: RunFolder, experiment: ResolvedExperiment, progress: Progress) -> bool:
+def vectors_step(run: OpenRun, progress: Progress) -> bool:
     """Write vectors/; True if it was written. Without the model on this machine, vectors that are up to date stay."""
-    job = Encoding(run, experiment, run.path / JOURNAL, progress)
+    job = Encoding(run, run.experiment, run.path / JOURNAL, progress)
     encoder = job.numbers.encoder
     assert encoder is not None  # model_work refuses an experiment whose views need one and that names none
 
@@ -81,9 +81,9 @@ def vectors_step(run: RunFolder, experiment: ResolvedExperiment, progress: Progr
     return _step(job, "vectors", encoder, write)
 
 
-def reranked_step(run: RunFolder, experiment: ResolvedExperiment, progress: Progress) -> bool:
+def reranked_step(run: OpenRun, progress: Progress) -> bool:
     """Write reranked/; True if it was written. Without the model on this machine, scores that are up to date stay."""
-    job = Encoding(run, experiment, run.path / JOURNAL, progress)
+    job = Encoding(run, run.experiment, run.path / JOURNAL, progress)
     reranker = job.numbers.reranker
     assert reranker is not None  # as above
 
@@ -97,7 +97,7 @@ def reranked_step(run: RunFolder, experiment: ResolvedExperiment, progress: Prog
 
 def _step(job: Encoding, step: str, pinned: Encoder | Reranker, write: Callable[[Path, Path, Model], None]) -> bool:
     """A step whose output a pinned model makes: `write(out, the model's folder, the model)`; True if it was written."""
-    inputs = upstream(job.run, job.experiment, step)
+    inputs = job.run.upstream(step)
     found = model_for_step(job.run, step, inputs, pinned)
     if found is None:
         return False
@@ -105,7 +105,7 @@ def _step(job: Encoding, step: str, pinned: Encoder | Reranker, write: Callable[
     return job.run.step(step, {**inputs, "model": model.fingerprint}, lambda out: write(out, folder, model))
 
 
-def clear_leftovers(run: RunFolder, work: ModelWork) -> None:
+def clear_leftovers(run: OpenRun, work: ModelWork) -> None:
     """Put away what an interrupted step had finished, and steps that an earlier experiment of this unsealed run needed."""
     needed = {"vectors": work.units, "reranked": work.stages}
     with storage(run.path / JOURNAL):
@@ -149,7 +149,7 @@ def _texts(job: Encoding, call: Call) -> tuple[list[str], list[str], list[Chunk]
     units = model_work(job.experiment).units
     chunks: list[Chunk] = []
     texts: dict[str, None] = {}
-    for memory, _ in compiled(job.run, job.experiment):
+    for memory, _ in job.run.compiled():
         for unit in units:
             if unit == "chunk":
                 own = _chunks(memory, call, job.numbers.chunk_tokens)
@@ -158,7 +158,7 @@ def _texts(job: Encoding, call: Call) -> tuple[list[str], list[str], list[Chunk]
             else:
                 found = memory.corpus(unit).passages
             texts.update((passage.text, None) for passage in found)
-    return list(texts), list(dict.fromkeys(question.text for question in read_data(job.run).questions)), chunks
+    return list(texts), list(dict.fromkeys(question.text for question in job.run.data.questions)), chunks
 
 
 def _chunks(memory: Memory, call: Call, limit: int) -> list[Chunk]:
@@ -203,8 +203,8 @@ def _candidates(job: Encoding) -> Mapping[str, dict[str, None]]:
     """For every question text, the passages to score: the best of each first stage, in each history that it is asked about."""
     work = model_work(job.experiment)
     vectors = read_vectors(job.run.step_folder("vectors")) if work.units else None
-    candidates: dict[str, dict[str, None]] = {question.text: {} for question in read_data(job.run).questions}
-    for memory, about in compiled(job.run, job.experiment, Retrieval(job.numbers, vectors)):
+    candidates: dict[str, dict[str, None]] = {question.text: {} for question in job.run.data.questions}
+    for memory, about in job.run.compiled(Retrieval(job.numbers, vectors)):
         for question in about:
             for unit, first in work.stages:
                 best = memory.corpus(unit).rank(first, question.text, job.numbers.candidates)

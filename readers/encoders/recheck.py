@@ -10,12 +10,11 @@ import numpy as np
 from msgspec.structs import replace
 
 from offline.canonical import read_record
-from offline.config.experiment import ResolvedExperiment
 from offline.config.models import Encoder, Reranker
 from offline.errors import CommandError, ConfigurationError, ModelError
 from offline.passages import Passage
-from offline.run.folder import RunFolder
-from offline.run.steps import compiled, model_work, read_retrieval
+from offline.run.opened import OpenRun
+from offline.run.steps import model_work
 from offline.vectors import PairScores, Retrieval, Scores, TextRow, Vectors
 from offline.views import find_view
 from offline.views.retrieval import RetrievalView
@@ -39,9 +38,7 @@ class Changed:
         self.chosen += {passage.text for passage in before} != {passage.text for passage in after}
 
 
-def recheck(
-    run: RunFolder, experiment: ResolvedExperiment, batch_size: int | None, progress: Progress
-) -> dict[str, dict[str, Any]]:
+def recheck(run: OpenRun, batch_size: int | None, progress: Progress) -> dict[str, dict[str, Any]]:
     """Encode and score all texts of a run again and compare; nothing of the run is changed.
 
     batch_size: in the place of the models' own. A view of vectors is ranked by the new vectors, a reranked one by the new
@@ -49,12 +46,12 @@ def recheck(
     """
     if batch_size is not None and batch_size < 1:
         raise CommandError("--batch-size must be at least 1")
-    work, stored = model_work(experiment), read_retrieval(run, experiment)
+    work, stored = model_work(run.experiment), run.retrieval
     if not work.units and not work.stages:
         raise ConfigurationError(f"{run.path}: no view of this run needs a model; there is nothing to encode again")
     fresh, models = stored, {}
     with tempfile.TemporaryDirectory(prefix="coldread-encode-") as name:
-        job = Encoding(run, experiment, Path(name) / "journal", progress)
+        job = Encoding(run, run.experiment, Path(name) / "journal", progress)
         encoder, reranker = stored.settings.encoder, stored.settings.reranker
         if stored.vectors is not None and encoder is not None:
             before = read_record(run.step_folder("vectors") / ENCODER, Encoded)
@@ -122,7 +119,7 @@ def _rankings(job: Encoding, stored: Retrieval, fresh: Retrieval) -> dict[str, d
     counts = {name: Changed() for name in views}
     # As it was ranked, by new vectors, and by new scores over the old vectors.
     kinds = (stored, Retrieval(stored.settings, fresh.vectors), Retrieval(stored.settings, stored.vectors, fresh.scores))
-    ranked = (compiled(job.run, job.experiment, kind) for kind in kinds)
+    ranked = (job.run.compiled(kind) for kind in kinds)
     for (before, about), (after, _), (reranked, _) in zip(*ranked, strict=True):
         for question in about:
             for name, view in views.items():

@@ -10,12 +10,11 @@ from pathlib import Path
 
 from offline.canonical import Record, digest_of, file_digest
 from offline.errors import ConfigurationError, StateError
-from offline.run.folder import RunFolder
+from offline.run.opened import OpenRun
 from readers.calls.caller import ANSWERS, read_transcript
 from readers.engines import ENGINES, OPTIONS, EngineStart, engine_options
 from readers.records import Decoding, Output, Prediction
-from readers.requests import read_requests
-from readers.seal import read_predictions, verify_reads
+from readers.sealed import sealed_reader
 
 
 class RecordedOptions(Record, frozen=True):
@@ -45,18 +44,17 @@ class RecordedEngine:
         self._calls = self._of_calls(Path(options.calls).expanduser()) if options.calls else None
 
     def _of_run(self, options: RecordedOptions) -> dict[tuple[int, ...], Output]:
-        run = RunFolder(Path(options.run).expanduser())
-        sealed = run.sealed_readers()
-        name = options.reader or (sealed[0] if len(sealed) == 1 else "")
-        if name not in sealed:
+        run = OpenRun(Path(options.run).expanduser())
+        names = run.sealed_readers()
+        name = options.reader or (names[0] if len(names) == 1 else "")
+        if name not in names:
             raise StateError(
-                f"{run.path} has the sealed readers {', '.join(sealed) or 'none'}; name one in options: {{reader: NAME}}"
+                f"{run.path} has the sealed readers {', '.join(names) or 'none'}; name one in options: {{reader: NAME}}"
             )
-        self._environment["seal"] = verify_reads(run, name).root
-        requests = read_requests(run.step_folder(f"reads/{name}/requests"))
-        predictions = {p.request: p for p in read_predictions(run, name)}
-        kept = zip(requests.requests, requests.ids, strict=True)
-        return {tuple(ids): _output(predictions[request.digest]) for request, ids in kept}
+        sealed = sealed_reader(run, name)
+        self._environment["seal"] = sealed.seal.root
+        kept = zip(sealed.requests.requests, sealed.requests.ids, strict=True)
+        return {tuple(ids): _output(sealed.by_request[request.digest]) for request, ids in kept}
 
     def _of_calls(self, folder: Path) -> dict[tuple[tuple[int, ...], str], Output]:
         kept = read_transcript(folder)

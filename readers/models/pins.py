@@ -16,7 +16,8 @@ from msgspec import UNSET
 from offline.canonical import digest_of, file_digest
 from offline.config.models import Encoder, Reader, Reranker
 from offline.errors import ConfigurationError, ModelError
-from offline.run.folder import MANIFEST, RunFolder
+from offline.run.manifest import MANIFEST
+from offline.run.opened import OpenRun
 from readers.embedded import embedded_folder
 from readers.models.hub import download, download_small, look_up
 from readers.models.served import CODEC_FOLDER
@@ -114,7 +115,7 @@ def locate(reader: Pinned, *, fetch: bool = True) -> Path:
     return download(str(pin.repository), str(pin.revision), list(patterns_of(reader)), whose=whose, fetch=fetch)
 
 
-def model_for_step(run: RunFolder, step: str, inputs: Mapping[str, str], pinned: Pinned) -> tuple[Path, Model] | None:
+def model_for_step(run: OpenRun, step: str, inputs: Mapping[str, str], pinned: Pinned) -> tuple[Path, Model] | None:
     """The folder and files of the model that makes a step; None if the step was made from these inputs and can stay."""
     made = run.has(step) and inputs.items() <= run.need(step).inputs.items()
     if made and pinned.model.repository is not None:

@@ -15,10 +15,10 @@ from typing import Any, TypeVar
 import msgspec
 
 from offline.canonical import encode
-from offline.config.experiment import FactConsolidationData, ResolvedExperiment
+from offline.config.experiment import FactConsolidationData
 from offline.config.models import Reader
 from offline.errors import AlteredError, ConfigurationError, EngineError, GuardError, ModelError, StateError
-from offline.run.folder import RunFolder
+from offline.run.opened import OpenRun
 from readers.engines import EngineStart
 from readers.process import worker
 from readers.process.guard import Forbidden
@@ -221,12 +221,12 @@ def _devices(reader: Reader, number: int) -> dict[str, str]:
     return {"CUDA_VISIBLE_DEVICES": ",".join(names[i] for i in wanted)} if visible else {}
 
 
-def forbidden_paths(run: RunFolder, experiment: ResolvedExperiment) -> Forbidden:
+def forbidden_paths(run: OpenRun) -> Forbidden:
     """What this run's reader processes must not open: the run's folder and the raw rows."""
     inputs = run.need("data").inputs
     names: tuple[str, ...] = ()
-    if isinstance(experiment.data, FactConsolidationData):
-        owner, _, name = experiment.data.repository.rpartition("/")
+    if isinstance(run.experiment.data, FactConsolidationData):
+        owner, _, name = run.experiment.data.repository.rpartition("/")
         # As the hub's client and the datasets library name their cache folders (the latter in snake case).
         snake = re.sub(r"([a-z\d])([A-Z])", r"\1_\2", re.sub(r"([A-Z]+)([A-Z][a-z])", r"\1_\2", name)).lower()
         names = (f"datasets--{owner}--{name}", f"{owner}___{snake}", f"{owner}___{name}")

@@ -1,0 +1,62 @@
+"""What `coldread show` prints: one question's story."""
+
+from collections.abc import Iterator
+from typing import Any
+
+from rich.console import Console
+
+from eval.console.layout import line, more
+
+# Evidence lines that a story prints; --json prints all.
+_LINES = 40
+
+
+def story(console: Console, result: dict[str, Any]) -> None:
+    """One question: each view's evidence, and what each reader said of it."""
+    line(console, f"{result['question']}  ({result['history']}, {result['hop_class']})")
+    line(console, f"  {result['text']}")
+    line(console, "  gold: " + (" | ".join(result["golds"]) if result["golds"] else "not opened (run `coldread score` first)"))
+    for view, shown in result["views"].items():
+        notes = [f"{shown['records']} records"] + ["truncated"] * shown["truncated"]
+        notes += [f"fallback to {shown['fallback']}"] if shown["fallback"] else []
+        line(console, "")
+        line(console, f"{view}: {', '.join(notes)}")
+        lines = shown["evidence"].split("\n")
+        for record in lines[:_LINES]:
+            line(console, f"    {record[:200]}")
+        more(console, len(lines) - _LINES, "lines", "    ")
+        for reader, answer in shown["answers"].items():
+            cut = f", {answer['records_cut']} oldest records cut" if answer["records_cut"] else ""
+            line(console, f"  {reader}: {answer['text']!r} [{answer['finish_reason']}{cut}] {_verdicts(answer)}")
+    for pipeline, answers in result.get("pipelines", {}).items():
+        line(console, "")
+        line(console, f"{pipeline} (pipeline)")
+        for reader, found in answers.items():
+            for text in _trace_lines(reader, found):
+                line(console, text)
+
+
+def _trace_lines(reader: str, found: dict[str, Any]) -> Iterator[str]:
+    """How a pipeline came to its answer: candidates, hops, and each answer of the model."""
+    said = ", ".join(filter(None, (found["answered_by"], found["fault"], found["note"])))
+    yield f"  {reader}: {found['answer']!r} [{said}] {_verdicts(found)}"
+    dropped = f", {found['dropped']} left out" if found["dropped"] else ""
+    yield f"    retrieved: {' '.join(map(str, found['evidence'])) or 'nothing'}{dropped}"
+    # Those of hops stand with them.
+    yield from _candidate_lines(None if found["hops"] else found["candidates"], "    ")
+    for hop in found["hops"]:
+        reason = f" ({hop['reason']})" if hop["reason"] else ""
+        yield f"    hop {hop['number']}: {hop['resolved'] or hop['query']!r} {hop['outcome']} {hop['answer'] or ''}{reason}"
+        yield from _candidate_lines(hop["candidates"], "      ")
+    for call in found["calls"]:
+        yield f"    {call['stage']} [{call['finish_reason']}]: {(call['error'] or call['text'])[:400]!r}"
+
+
+def _candidate_lines(candidates: list[dict[str, Any]] | None, indent: str) -> Iterator[str]:
+    for each in candidates or ():
+        foreign = f" (not given to the policy: {each['foreign']})" if each["foreign"] else ""
+        yield f"{indent}candidate [{each['position']}] {each['entity']!r}: {each['text'][:200]}{foreign}"
+
+
+def _verdicts(answer: dict[str, Any]) -> str:
+    return ", ".join(f"{name} {'right' if right else 'wrong'}" for name, right in (answer["metrics"] or {}).items())
