@@ -31,12 +31,12 @@ def test_every_error_has_an_exit_code_of_its_own() -> None:
     assert [kind for kind in subclasses(ColdreadError) if kind.exit_code == 2] == [CommandError]  # as typer's own
 
 
-def test_help_and_readme_document_the_exit_codes() -> None:
+def test_help_and_docs_document_the_exit_codes() -> None:
     text = coldread("--help").stdout
-    readme = (Path(__file__).parents[1] / "README.md").read_text()
+    page = (Path(__file__).parents[1] / "docs" / "commands.md").read_text()
     for kind in subclasses(ColdreadError) - {ColdreadError, ReplayError}:
         assert str(kind.exit_code) in text or 21 <= kind.exit_code <= 26
-        assert f"| {kind.exit_code} |" in readme
+        assert f"| {kind.exit_code} |" in page
 
 
 @pytest.mark.parametrize(
