@@ -341,7 +341,7 @@ def test_a_ledger_shorter_than_the_seal_saw_is_refused(copied_run: Path) -> None
 
 def test_replay_without_tokens_loads_neither_torch_nor_transformers(copied_run: Path) -> None:
     script = (
-        "import sys\nfrom pathlib import Path\nfrom eval.replay import replay\nfrom offline.run_folder import OpenRun\n"
+        "import sys\nfrom pathlib import Path\nfrom eval.replay import replay\nfrom offline.run.opened import OpenRun\n"
         "replay(OpenRun(Path(sys.argv[1])), lambda link, detail: print(link), tokens=False)\n"
         "assert not {'torch', 'transformers', 'datasets'} & set(sys.modules)\n"
     )
@@ -351,7 +351,7 @@ def test_replay_without_tokens_loads_neither_torch_nor_transformers(copied_run: 
 
 def test_replay_with_tokens_loads_no_torch(copied_run: Path) -> None:
     script = (
-        "import sys\nfrom pathlib import Path\nfrom eval.replay import replay\nfrom offline.run_folder import OpenRun\n"
+        "import sys\nfrom pathlib import Path\nfrom eval.replay import replay\nfrom offline.run.opened import OpenRun\n"
         "replay(OpenRun(Path(sys.argv[1])), lambda link, detail: None)\nassert 'torch' not in sys.modules\n"
     )
     subprocess.run([sys.executable, "-P", "-c", script, str(copied_run)], check=True)
