@@ -35,6 +35,24 @@ app = typer.Typer(
     "outputs, scores, seal).",
 )
 
+
+def _version(asked: bool) -> None:
+    if asked:
+        from importlib.metadata import version
+
+        print(f"coldread {version('coldread')}")
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    version: Annotated[
+        bool, typer.Option("--version", is_eager=True, callback=_version, help="Print the version and exit.")
+    ] = False,
+) -> None:
+    """Options that stand before a command."""
+
+
 RunArgument = Annotated[Path, typer.Argument(metavar="RUN", help="A run folder.")]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object on standard output.")]
 Data = Annotated[Path | None, typer.Option(help="Raw rows: a .json, .jsonl or .parquet file (else the hub).")]
