@@ -30,6 +30,7 @@ from offline.run.steps import ModelWork, model_work
 from offline.views.retrieval import lexical
 from readers.calls.caller import Caller, Prepared
 from readers.certificate import SAMPLE, spread
+from readers.engines import keeps_prefix_cache
 from readers.models.pins import find_tokenizer, fingerprint, identify, locate, missing
 from readers.models.served import CODEC_FOLDER, MessageBytes
 from readers.read import freeze_requests
@@ -212,10 +213,9 @@ def _estimate(run: OpenRun, plan: ReaderPlan, views: Sequence[str], rates: Rates
 
 
 def _readings(reader: Reader) -> int:
-    """How often the certificate reads its sample: alone, in two orders of batches, twice more through vLLM's prefix cache."""
+    """How often the certificate reads its sample: alone, in two orders of batches, twice more through a prefix cache."""
     in_batches = 2 if reader.batch_size > 1 else 0
-    warm = 2 if reader.engine == "vllm" and reader.options.get("enable_prefix_caching", True) else 0
-    return 1 + in_batches + warm
+    return 1 + in_batches + (2 if keeps_prefix_cache(reader) else 0)
 
 
 def _pipelines(run: OpenRun, experiment: ResolvedExperiment, plan: ReaderPlan) -> dict[str, int]:

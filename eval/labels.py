@@ -32,10 +32,13 @@ LEDGER = "ledger.jsonl"
 # (question id, golds, where it stands)
 RawLabel = tuple[str, list[str], str]
 LabelSource = Callable[[Any, RawSource | None], Iterator[RawLabel]]
-LABELS: Registry[LabelSource] = Registry("label source", "coldread.labels")
+LABELS: Registry[LabelSource] = Registry(
+    "label source",
+    "coldread.labels",
+    {kind: f"eval.labels:{kind}_labels" for kind in ("factconsolidation", "plain", "synthetic", "versions")},
+)
 
 
-@LABELS.register("factconsolidation")
 def factconsolidation_labels(data: FactConsolidationData, source: RawSource | None) -> Iterator[RawLabel]:
     """The `answers` column, one list of strings (or one string) for each question."""
     assert source is not None
@@ -55,7 +58,6 @@ class PlainAnswers(msgspec.Struct):
     answers: list[str] = []
 
 
-@LABELS.register("plain")
 def plain_labels(data: PlainData, source: RawSource | None) -> Iterator[RawLabel]:
     """The `answers` field of each question."""
     assert source is not None
@@ -81,13 +83,11 @@ def simulate(world: World) -> dict[str, str]:
     return golds
 
 
-@LABELS.register("synthetic")
 def synthetic_labels(data: SyntheticData, source: RawSource | None) -> Iterator[RawLabel]:
     """Gold answers by simulation."""
     yield from _simulated(draw_world(data, index) for index in range(len(data.statements)))
 
 
-@LABELS.register("versions")
 def versions_labels(data: VersionsData, source: RawSource | None) -> Iterator[RawLabel]:
     """Gold answers by simulation."""
     yield from _simulated(draw_versions(data))

@@ -9,7 +9,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from extract.frontends import FRONTENDS
 from offline.config.experiment import GrammarForms, ResolvedExperiment
 from offline.entity_keys import entity_key
 from offline.errors import ConfigurationError
@@ -117,7 +116,6 @@ def parse_statement(text: str, forms: Sequence[Form]) -> StatementExtraction:
     return StatementExtraction(text=text, status="unresolved", reason="no form fits")
 
 
-@FRONTENDS.register("grammar")
 def grammar(texts: Sequence[str], experiment: ResolvedExperiment) -> Extraction:
     """Parse every text with the experiment's grammar."""
     assert experiment.grammar is not None

@@ -24,7 +24,11 @@ class Loaded:
 
 
 Loader = Callable[[Any, RawSource | None], Loaded]
-LOADERS: Registry[Loader] = Registry("loader", "coldread.loaders")
+LOADERS: Registry[Loader] = Registry(
+    "loader",
+    "coldread.loaders",
+    {kind: f"offline.loaders.{kind}:load_{kind}" for kind in ("factconsolidation", "plain", "synthetic", "versions")},
+)
 
 
 def kind_of(data: Data) -> str:
@@ -34,8 +38,6 @@ def kind_of(data: Data) -> str:
 
 def load(data: Data, source: RawSource | None, limit: int | None) -> Loaded:
     """Load, keep the named rows, then the first `limit` questions of each row; histories without a question go."""
-    from offline.loaders import factconsolidation, plain, synthetic, versions  # noqa: F401  (they register themselves)
-
     if isinstance(data, PluginData) and data.loader in LOADERS.built_in():
         raise ConfigurationError(f"the loader {data.loader!r} is built in, no plug-in; write `kind: {data.loader}`")
     loaded = LOADERS.get(kind_of(data))(data, source)

@@ -13,7 +13,7 @@ import msgspec
 from offline.canonical import digest
 from offline.config.experiment import FactConsolidationData
 from offline.errors import DataError
-from offline.loaders import LOADERS, Loaded
+from offline.loaders import Loaded
 from offline.loaders.raw import Columns, RawRow, RawSource
 from offline.records import History, HopClass, Question, Statement
 
@@ -100,7 +100,6 @@ def parse_context(context: str, where: str) -> tuple[Statement, ...]:
     return tuple(statements)
 
 
-@LOADERS.register("factconsolidation")
 def load_factconsolidation(data: FactConsolidationData, source: RawSource | None) -> Loaded:
     """Histories and questions of FactConsolidation rows; DataError names row and line."""
     assert source is not None

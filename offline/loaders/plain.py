@@ -14,7 +14,7 @@ import msgspec
 
 from offline.config.experiment import PlainData
 from offline.errors import DataError
-from offline.loaders import LOADERS, Loaded
+from offline.loaders import Loaded
 from offline.loaders.raw import RawSource
 from offline.records import History, HopClass, Question, Statement
 
@@ -69,7 +69,6 @@ def _statements(raw: Sequence[str | PlainStatement], where: str) -> tuple[Statem
     return tuple(Statement(position=index if s.position is None else s.position, text=s.text) for index, s in enumerate(parsed))
 
 
-@LOADERS.register("plain")
 def load_plain(data: PlainData, source: RawSource | None) -> Loaded:
     """Histories and questions of the plain form; DataError names line and statement."""
     assert source is not None

@@ -12,7 +12,7 @@ from typing import TypeVar
 from offline.config.experiment import GrammarForms, SyntheticData
 from offline.config.yaml import find_config, load_yaml
 from offline.errors import ConfigurationError
-from offline.loaders import LOADERS, Loaded
+from offline.loaders import Loaded
 from offline.loaders.raw import RawSource
 from offline.records import History, HopClass, Question, Statement
 
@@ -259,7 +259,6 @@ def as_loaded(worlds: Iterable[tuple[str, World]]) -> Loaded:
     return Loaded(tuple(histories), tuple(questions))
 
 
-@LOADERS.register("synthetic")
 def load_synthetic(data: SyntheticData, source: RawSource | None) -> Loaded:
     """One history for each size in `data.statements`, `data.questions` questions each."""
     return as_loaded((str(size), draw_world(data, index)) for index, size in enumerate(data.statements))

@@ -11,7 +11,7 @@ from datetime import datetime, timedelta
 
 from offline.config.experiment import GrammarForms, VersionsData
 from offline.config.yaml import check, find_config, load_yaml
-from offline.loaders import LOADERS, Loaded
+from offline.loaders import Loaded
 from offline.loaders.raw import RawSource
 from offline.loaders.synthetic import RELATIONS, Draw, Event, Plan, Relation, World, as_loaded, draw_name, sentence
 from offline.records import Statement
@@ -174,7 +174,6 @@ def draw_versions(data: VersionsData) -> tuple[World, ...]:
     )
 
 
-@LOADERS.register("versions")
 def load_versions(data: VersionsData, source: RawSource | None) -> Loaded:
     """One history for each V, labelled `V versions`, `data.questions` questions of one hop each."""
     worlds = draw_versions(data)

@@ -13,7 +13,7 @@ from typing import Any
 
 from offline.canonical import Record
 from offline.errors import ConfigurationError, ModelError
-from readers.engines import ENGINES, LOCAL, OPTIONS, EngineStart, engine_options, schema_error, seed_of
+from readers.engines import EngineStart, engine_options, schema_error, seed_of
 from readers.engines.device import device_name, torch_device
 from readers.records import Decoding, Output, Settings
 from readers.tokens.chat import load_tokenizer
@@ -23,10 +23,6 @@ class TransformersOptions(Record, frozen=True):
     """`cudnn: false` keeps cuDNN out of it, as the compiler paper's reader swap did."""
 
     cudnn: bool = True
-
-
-OPTIONS["transformers"] = TransformersOptions
-LOCAL.add("transformers")
 
 
 class TransformersEngine:
@@ -200,9 +196,3 @@ def _first_of_ties(torch: Any) -> Any:
         return torch.full_like(scores, float("-inf")).scatter(-1, first, 0.0)
 
     return process
-
-
-@ENGINES.register("transformers")
-def transformers_engine(start: EngineStart) -> TransformersEngine:
-    """Load the model named by the settings."""
-    return TransformersEngine(start)

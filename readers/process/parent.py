@@ -19,7 +19,7 @@ from offline.config.experiment import FactConsolidationData
 from offline.config.models import Reader
 from offline.errors import AlteredError, ConfigurationError, EngineError, GuardError, ModelError, StateError
 from offline.run.opened import OpenRun
-from readers.engines import EngineStart
+from readers.engines import EngineStart, gpus_of_process
 from readers.process import worker
 from readers.process.guard import Forbidden
 from readers.records import MOST_ID, Decoding, Output
@@ -204,10 +204,10 @@ def start_process(reader: Reader, number: int = 0) -> Iterator[Process]:
 
 
 def _devices(reader: Reader, number: int) -> dict[str, str]:
-    """The GPUs of one of several processes: as many as tensor parallelism takes, out of the visible ones."""
+    """The GPUs of one of several processes: as many as its engine takes, out of the visible ones."""
     if (reader.data_parallel or 1) == 1:
         return {}
-    each = int(reader.options.get("tensor_parallel_size", 1))
+    each = gpus_of_process(reader)
     visible = os.environ.get("CUDA_VISIBLE_DEVICES")
     wanted = range(number * each, (number + 1) * each)
     if visible is None:
