@@ -150,3 +150,17 @@ def guarded(
         said = " ".join(str(error).split())[:400]
         todo = cure if isinstance(cure, str) else cure(error)
         raise kind(f"{what}: {type(error).__name__}: {said}{todo}") from error
+
+
+@contextmanager
+def needs(extra: str, what: str, otherwise: str = "") -> Iterator[None]:
+    """Around imports of optional dependencies: where one is missing, ConfigurationError says what needs it and installs it.
+
+    extra: the extra of coldread that brings them. otherwise: what else could be done.
+    """
+    try:
+        yield
+    except ImportError as error:
+        raise ConfigurationError(
+            f"{what} needs {error.name or error}, which is not installed; run: pip install 'coldread[{extra}]'{otherwise}"
+        ) from error

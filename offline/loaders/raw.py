@@ -16,7 +16,7 @@ from typing import Any
 import msgspec
 
 from offline.canonical import file_digest, read_bytes
-from offline.errors import ConfigurationError, DataError, StorageError
+from offline.errors import ConfigurationError, DataError, StorageError, needs
 
 # Column names and the types that their values must have.
 Columns = Mapping[str, Any]
@@ -89,7 +89,8 @@ class RawSource:
 
     def _parquet_rows(self, columns: Columns) -> Iterator[RawRow]:
         assert self.path is not None
-        parquet = _need("pyarrow.parquet", "Parquet files")
+        with needs("hub", "a Parquet file"):
+            from pyarrow import parquet
         try:
             present = [name for name in columns if name in parquet.read_schema(self.path).names]
             rows = parquet.read_table(self.path, columns=present).to_pylist()
@@ -105,7 +106,8 @@ class RawSource:
             raise ConfigurationError(
                 f"data revision {self.revision!r} of {self.repository} is not a 40-digit commit; branches and tags move"
             )
-        datasets = _need("datasets", "data from the hub")
+        with needs("hub", "data from the hub"):
+            import datasets
         try:
             rows = datasets.load_dataset(self.repository, revision=self.revision, split=self.split)
         except Exception as error:  # the hub client raises dozens of classes
@@ -139,15 +141,6 @@ def _select(data: bytes, columns: Columns, where: str) -> RawRow:
 def _convert(row: Mapping[str, Any], columns: Columns, where: str) -> RawRow:
     values = typed({name: row.get(name) for name in columns}, _row_type(tuple(columns.items())), where)
     return RawRow(where, {name: getattr(values, name) for name in columns})
-
-
-def _need(module: str, what: str) -> Any:
-    import importlib
-
-    try:
-        return importlib.import_module(module)
-    except ImportError as error:
-        raise ConfigurationError(f"{what} need a package that is not installed; run: pip install 'coldread[hub]'") from error
 
 
 def typed(value: Any, kind: Any, where: str) -> Any:

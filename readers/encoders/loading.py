@@ -3,18 +3,16 @@
 from contextlib import AbstractContextManager
 from typing import Any
 
-from offline.errors import ConfigurationError, ModelError, guarded
+from offline.errors import ModelError, guarded, needs
 from readers.engines.device import device_name
 
 
 def libraries(whose: str) -> tuple[Any, Any]:
     """PyTorch and sentence-transformers, quiet; ConfigurationError says how to install them."""
-    try:
+    with needs("retrieval", whose):
         import sentence_transformers
         import torch
         import transformers
-    except ImportError as error:
-        raise ConfigurationError(f"{whose} needs {error.name}; run: pip install 'coldread[retrieval]'") from error
     transformers.utils.logging.set_verbosity_error()
     transformers.utils.logging.disable_progress_bar()
     return torch, sentence_transformers
