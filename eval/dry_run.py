@@ -14,17 +14,17 @@ from typing import Any
 from msgspec import UNSET
 from msgspec.structs import replace
 
-from eval.extraction.against import GRAMMARS, with_grammar
+from eval.extraction.against import with_grammar
 from eval.run import Plan, Say, Watch, run_all
 from extract.frontends import check_frontend, distinct_texts
 from extract.frontends.llm import plan as plan_calls
 from extract.pipelines.schedule import run_pipelines
 from offline.config.calls import Extractor
-from offline.config.experiment import GrammarForms, ReaderPlan, ResolvedExperiment, RetrievalSettings
+from offline.config.experiment import ReaderPlan, ResolvedExperiment, RetrievalSettings
+from offline.config.frontend import GrammarForms
 from offline.config.models import Encoder, Reader, Reranker
 from offline.config.yaml import find_config, load_yaml
 from offline.errors import ModelError
-from offline.loaders import kind_of
 from offline.run.opened import OpenRun
 from offline.run.steps import ModelWork, model_work
 from offline.views.retrieval import lexical
@@ -96,7 +96,7 @@ def _without_model(experiment: ResolvedExperiment, say: Say) -> ResolvedExperime
     """
     if experiment.extractor is UNSET:
         return experiment
-    name = GRAMMARS.get(kind_of(experiment.data))
+    name = experiment.data.grammar
     grammar = load_yaml(find_config("grammars", name), GrammarForms) if name else GrammarForms(name="none", relations={})
     say("extract", f"reckoned with {f'the grammar {name}' if name else 'every record unresolved'} in the model's place")
     return with_grammar(experiment, grammar)

@@ -13,14 +13,14 @@ import msgspec
 from eval.metrics.normalise import checked_golds
 from eval.records import Label, LabelOpening
 from offline.canonical import read_lines, self_digest, write_lines
-from offline.config.experiment import FactConsolidationData, PlainData, ResolvedExperiment, SyntheticData, VersionsData
+from offline.config.experiment import ResolvedExperiment
 from offline.errors import AlteredError, DataError, LabelError
-from offline.loaders import kind_of
-from offline.loaders.factconsolidation import named_rows
-from offline.loaders.plain import question_id
+from offline.loaders import KINDS, kind_of
+from offline.loaders.factconsolidation import FactConsolidationData, named_rows
+from offline.loaders.plain import PlainData, question_id
 from offline.loaders.raw import RawSource
-from offline.loaders.synthetic import World, draw_world
-from offline.loaders.versions import draw_versions
+from offline.loaders.synthetic import SyntheticData, World, draw_world
+from offline.loaders.versions import VersionsData, draw_versions
 from offline.registry import Registry
 from offline.run.opened import OpenRun
 from offline.run.steps import data_inputs
@@ -35,7 +35,7 @@ LabelSource = Callable[[Any, RawSource | None], Iterator[RawLabel]]
 LABELS: Registry[LabelSource] = Registry(
     "label source",
     "coldread.labels",
-    {kind: f"eval.labels:{kind}_labels" for kind in ("factconsolidation", "plain", "synthetic", "versions")},
+    {kind: f"eval.labels:{kind}_labels" for kind in KINDS},
 )
 
 

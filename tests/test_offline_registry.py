@@ -11,10 +11,11 @@ from eval.labels import LABELS
 from eval.metrics import METRICS
 from extract.frontends import FRONTENDS
 from extract.pipelines.policies import POLICIES
-from offline.config.experiment import PlainData, PluginData, RetrievalSettings
+from offline.config.experiment import RetrievalSettings
 from offline.config.models import Encoder, Pin
 from offline.errors import ConfigurationError
-from offline.loaders import LOADERS, Loaded, load
+from offline.loaders import LOADERS, Loaded, PluginData, load
+from offline.loaders.plain import PlainData
 from offline.loaders.raw import RawSource
 from offline.records import Question, Statement
 from offline.registry import Registry

@@ -9,7 +9,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from offline.config.experiment import GrammarForms, ResolvedExperiment
+from offline.config.experiment import ResolvedExperiment
+from offline.config.frontend import GrammarForms
 from offline.entity_keys import entity_key
 from offline.errors import ConfigurationError
 from offline.records import Extraction, Relation, StatementExtraction, Triple

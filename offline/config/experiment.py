@@ -13,80 +13,10 @@ from msgspec import UNSET, UnsetType
 from offline.canonical import Record
 from offline.config.analysis import Analysis, resolve_analysis
 from offline.config.calls import Extractor, ExtractorUse, PipelineSettings, PipelineUse, resolve_extractor, resolve_pipelines
+from offline.config.data import Data
+from offline.config.frontend import Frontend, GrammarForms
 from offline.config.models import Encoder, Reader, Reranker, check_reader
 from offline.config.yaml import check, check_numbers, find_config, load_yaml
-
-# FactConsolidation on the hub: MemoryAgentBench at this commit (spec §2).
-HUB_REPOSITORY = "ai-hyz/MemoryAgentBench"
-HUB_REVISION = "7ea066982b140a19337e17e60d45d4076e042faf"
-HUB_SPLIT = "Conflict_Resolution"
-
-
-class FactConsolidationData(Record, frozen=True, tag="factconsolidation", tag_field="kind"):
-    """MemoryAgentBench FactConsolidation, from the hub or from a local JSON, JSONL or Parquet file of its shape."""
-
-    path: str | None = None
-    repository: str = HUB_REPOSITORY
-    revision: str = HUB_REVISION
-    split: str = HUB_SPLIT
-    rows: tuple[str, ...] = ()
-
-
-class PlainData(Record, frozen=True, tag="plain", tag_field="kind"):
-    """A user's own histories in the plain JSONL form (docs/data.md)."""
-
-    path: str | None = None
-    rows: tuple[str, ...] = ()
-
-
-class SyntheticData(Record, frozen=True, tag="synthetic", tag_field="kind"):
-    """A seeded stream in the project's own wording: one history for each entry of `statements`."""
-
-    seed: int = 7
-    statements: tuple[int, ...] = (400,)
-    questions: int = 20
-    rows: tuple[str, ...] = ()
-
-
-class VersionsData(Record, frozen=True, tag="versions", tag_field="kind"):
-    """A seeded stream in which each key that is asked about is stated V times: one history for each V of `versions`.
-
-    statements: of each history. questions: about each. dated: statements carry a timestamp, and positions are ranks.
-    """
-
-    seed: int = 7
-    versions: tuple[int, ...] = (2, 4, 8, 16)
-    questions: int = 25
-    statements: int = 600
-    dated: bool = False
-    rows: tuple[str, ...] = ()
-
-
-class PluginData(Record, frozen=True, tag="plugin", tag_field="kind"):
-    """A third party's loader (entry point group `coldread.loaders`)."""
-
-    loader: str
-    path: str | None = None
-    options: dict[str, str] = {}
-    rows: tuple[str, ...] = ()
-
-
-# Data that is drawn, and comes from no file.
-Drawn = SyntheticData | VersionsData
-Data = FactConsolidationData | PlainData | SyntheticData | VersionsData | PluginData
-
-
-class GrammarForms(Record, frozen=True):
-    """The sentence forms of one grammar.
-
-    `relations` maps a relation name to forms with `{subject}` and `{object}`; `no_fact` and `unresolved` list forms, plain
-    sentences or with `{any}` in them, whose texts carry no fact, or must be left to the reader.
-    """
-
-    name: str
-    relations: dict[str, tuple[str, ...]]
-    no_fact: tuple[str, ...] = ()
-    unresolved: tuple[str, ...] = ()
 
 
 class Prompt(Record, frozen=True):
@@ -181,13 +111,6 @@ class RetrievalSettings(RetrievalNumbers, frozen=True):
 
     encoder: Encoder | None = None
     reranker: Reranker | None = None
-
-
-class Frontend(Record, frozen=True):
-    """How statements become triples. `grammar` names the forms of the grammar frontend."""
-
-    kind: str = "grammar"
-    grammar: str | None = None
 
 
 class Experiment(Record, frozen=True):
@@ -342,11 +265,7 @@ def resolve(experiment: Experiment, limit: int | None, where: str) -> ResolvedEx
     for view in experiment.views:
         check(_is_file_name(view), f"{where}: view name {view!r} must be letters, digits, '.', '_' and '-'")
         check(view != "evidence", f"{where}: a view cannot be called 'evidence', the name of the packets' text file")
-    if isinstance(experiment.data, SyntheticData):
-        check(
-            experiment.data.questions > 0 and len(experiment.data.statements) > 0,
-            f"{where}: synthetic data needs at least one size in statements and one question",
-        )
+    experiment.data.check(where)
     grammar = None
     if experiment.frontend.kind == "grammar":
         check(
@@ -369,7 +288,7 @@ def resolve(experiment: Experiment, limit: int | None, where: str) -> ResolvedEx
         known = (*experiment.views, *(name for plan in plans for name in plan.pipelines or ()))
         analysis = resolve_analysis(analysis, known, answered, where)
     # Where the data lies is not what it is: the run records the source's sha256 instead of a path of this machine.
-    data = experiment.data if isinstance(experiment.data, Drawn) else msgspec.structs.replace(experiment.data, path=None)
+    data = experiment.data if experiment.data.drawn else msgspec.structs.replace(experiment.data, path=None)
     frontend = experiment.frontend
     if grammar is not None:
         frontend = msgspec.structs.replace(frontend, grammar=grammar.name)

@@ -56,6 +56,12 @@ class RawSource:
             return {"repository": self.repository, "revision": self.revision, "split": self.split}
         return {"sha256": file_digest(self.path), "size": str(self.path.stat().st_size)}
 
+    def cache_folders(self) -> tuple[str, ...]:
+        """Names of the folders where the hub's client and the datasets library (in snake case) keep copies of the data set."""
+        owner, _, name = self.repository.rpartition("/")
+        snake = re.sub(r"([a-z\d])([A-Z])", r"\1_\2", re.sub(r"([A-Z]+)([A-Z][a-z])", r"\1_\2", name)).lower()
+        return (f"datasets--{owner}--{name}", f"{owner}___{snake}", f"{owner}___{name}")
+
     def rows(self, columns: Columns) -> Iterator[RawRow]:
         """The rows in source order with these columns (None where absent); DataError names the row that does not fit."""
         if self.path is None:
