@@ -52,9 +52,11 @@ def _say(step: str, what: str) -> None:
     _messages.print(f"[bold]{step:>8}[/bold]  {escape(what)}", highlight=False, soft_wrap=True)
 
 
-def _print(as_json: bool, result: dict[str, Any], human: Callable[[Console], None]) -> None:
+def _print(as_json: bool, result: object, human: Callable[[Console], None]) -> None:
     if as_json:
-        print(json.dumps(result, indent=1))
+        from eval.results import as_json as encode
+
+        print(encode(result))
     else:
         # A table is never cut to a narrower terminal: a number without its end is worse than a wrapped line.
         human(Console(width=max(100, Console().width)))

@@ -7,14 +7,14 @@ from typing import Any
 
 import msgspec
 
+from eval.analysis.accuracy import accuracy
 from eval.analysis.fallbacks import fallbacks
 from eval.analysis.provenance import extracted_by
 from eval.labels import open_labels
-from eval.metrics import Metric, find_metrics
+from eval.metrics import HEADLINE, Metric, find_metrics
 from eval.metrics.strict_em import strict_exact_match
 from eval.metrics.subem import substring_exact_match
 from eval.records import Cell, Score
-from eval.statistics import wilson
 from eval.verify import verify_run
 from extract.pipelines.results import failed
 from extract.pipelines.step import pipelines_folder, read_traces
@@ -86,7 +86,7 @@ def _answers(run: OpenRun, reader: str) -> Iterator[_Answer]:
 def _cell(key: CellKey, scores: Sequence[Score], blind: bool) -> Cell:
     reader, view, hop_class, length = key
     correct = {name: sum(score.metrics[name] for score in scores) for name in scores[0].metrics}
-    low, high = wilson(correct["subem"], len(scores))
+    right = accuracy(correct[HEADLINE], len(scores))
     return Cell(
         reader=reader,
         view=view,
@@ -95,8 +95,8 @@ def _cell(key: CellKey, scores: Sequence[Score], blind: bool) -> Cell:
         questions=len(scores),
         cut=sum(score.cut > 0 for score in scores),
         correct=correct,
-        low=f"{100 * low:.2f}",
-        high=f"{100 * high:.2f}",
+        low=right.low,
+        high=right.high,
         blind=blind,
     )
 

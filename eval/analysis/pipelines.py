@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from eval.analysis.main_table import accuracy
+from eval.analysis.accuracy import accuracy
 from eval.analysis.populations import LENGTH
 from eval.analysis.scored import ScoredRun, Scores, by_hops, open_scored
 from eval.metrics import HEADLINE
@@ -134,8 +134,8 @@ def _isolation(stored: Stored, settings: PipelineSettings, of: Traces, scores: d
                     "population": population,
                     "hop_class": hop_class,
                     "questions": len(questions),
-                    "right_code": accuracy(sum(one for one, _ in right), len(right)),
-                    "right_model": accuracy(sum(other for _, other in right), len(right)),
+                    "right_code": msgspec.to_builtins(accuracy(sum(one for one, _ in right), len(right))),
+                    "right_model": msgspec.to_builtins(accuracy(sum(other for _, other in right), len(right))),
                     "listed": len(listed),
                     "positions": sum(len(given[q]) for q in questions),
                     "same_position": sum(one is not None and one == other for one, other in chosen),
@@ -178,6 +178,6 @@ def _complementarity(of: Traces, scores: dict[str, Scores]) -> Iterator[dict[str
                 "only_direct": pairs.only_b,
                 "neither": pairs.neither,
                 "same_evidence": sum(of[name][q].evidence == of[direct][q].evidence for q in questions),
-                "direct_where_right": accuracy(pairs.both, pairs.correct_a),
-                "direct_where_wrong": accuracy(pairs.only_b, pairs.questions - pairs.correct_a),
+                "direct_where_right": msgspec.to_builtins(accuracy(pairs.both, pairs.correct_a)),
+                "direct_where_wrong": msgspec.to_builtins(accuracy(pairs.only_b, pairs.questions - pairs.correct_a)),
             }
