@@ -141,9 +141,9 @@ def run(
     """Do everything: load, extract, encode, freeze, read, score. Steps that are up to date are skipped."""
     from eval import dry_run as estimates
     from eval import run as steps
+    from eval.analysis.summary import score_summary
     from eval.console.dry_run import estimate as print_estimate
     from eval.console.scores import scores as print_scores
-    from eval.score import score_summary
 
     plan = steps.make_plan(experiment, data, limit)
     steps.check_until(until)
@@ -154,14 +154,11 @@ def run(
     folder = OpenRun(out or steps.default_out(plan.experiment))
     with _bars("extract", "calls") as extracting, _bars("encode", "texts") as encoding, _progress() as progress:
         steps.run_all(folder, plan, until, _say, steps.Watch(extracting, encoding, progress))
-    scored = until == "score" and bool(plan.experiment.readers)
-    summary = score_summary(folder) if scored else {}
-    _print(
-        as_json,
-        {"run": str(folder.path), **summary},
-        lambda console: print_scores(console, folder) if scored else None,
-    )
-    if scored:
+    if until != "score" or not plan.experiment.readers:
+        _print(as_json, {"run": str(folder.path)}, lambda console: None)
+    else:
+        summary = score_summary(folder)
+        _print(as_json, summary, lambda console: print_scores(console, summary))
         _say("done", f"{folder.path}: audit it with `coldread replay {shlex.quote(str(folder.path))}`")
 
 
@@ -344,8 +341,9 @@ def score(
     as_json: Json = False,
 ) -> None:
     """Open the labels and score sealed predictions, or those of a file. Refuses an unsealed or altered run."""
+    from eval.analysis.summary import score_summary
     from eval.console.scores import scores as print_scores
-    from eval.score import score_run, score_summary
+    from eval.score import score_run
 
     place = _published(folder)
     if predictions is not None:
@@ -355,7 +353,8 @@ def score(
         raise CommandError("--name, --id-field, --text-field, --by and --out go with --predictions FILE")
     with place.lock():
         score_run(place)
-    _print(as_json, score_summary(place), lambda console: print_scores(console, place))
+    summary = score_summary(place)
+    _print(as_json, summary, lambda console: print_scores(console, summary))
 
 
 def _score_others(
@@ -572,6 +571,7 @@ def report(
     as_json: Json = False,
 ) -> None:
     """Write a scored run as one page: tables, plots, every question. It asks the network for nothing. Opens no label."""
+    from eval.analysis.summary import score_summary
     from eval.console.scores import scores as print_scores
     from eval.report.page import write_report
 
@@ -580,11 +580,8 @@ def report(
         _check_out(place, out)
     with place.lock():
         result = write_report(place, out)
-    _print(as_json, result, lambda console: print_scores(console, place))
-    _say(
-        "report",
-        f"{result['report']}: {result['bytes'] / 1e6:.1f} MB, {result['questions']} questions, {result['answers']} answers",
-    )
+    _print(as_json, result, lambda console: print_scores(console, score_summary(place)))
+    _say("report", f"{result.report}: {result.bytes / 1e6:.1f} MB, {result.questions} questions, {result.answers} answers")
 
 
 @app.command()
