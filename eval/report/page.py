@@ -16,7 +16,6 @@ from eval.analysis.label_audit import audit_labels
 from eval.analysis.main_table import main_table
 from eval.analysis.provenance import extracted_by, extraction_words
 from eval.metrics import HEADLINE
-from eval.records import Finding
 from eval.report.figures import HOPS, figures
 from eval.report.grids import contrast_grid, interaction_grid, sensitivity_grid
 from eval.report.islands import Islands
@@ -69,8 +68,7 @@ def make_page(source: Source) -> bytes:
     run = source.scored.run
     table = main_table(source.scored, HEADLINE, True, False)
     audit = audit_labels(run, source.golds, (), source.all_scores)
-    findings = [Finding(**{**found, "chain": ()}) for found in audit["findings"]]
-    islands = Islands(source, findings)
+    islands = Islands(source, audit.findings)
     return _render(
         title=source.scored.experiment.name,
         facts=_facts(source),
@@ -80,7 +78,7 @@ def make_page(source: Source) -> bytes:
         series=range(1, 7),
         reader_names=source.readers,
         sensitivity=sensitivity_grid(audit),
-        screens=audit["screens"],
+        screens=audit.screens,
         islands=islands.packed,
         hops={name: HOPS[name] for name in source.hop_classes},
         views=source.views,
