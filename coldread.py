@@ -35,6 +35,24 @@ app = typer.Typer(
     "outputs, scores, seal).",
 )
 
+
+def _version(asked: bool) -> None:
+    if asked:
+        from importlib.metadata import version
+
+        print(f"coldread {version('coldread')}")
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    version: Annotated[
+        bool, typer.Option("--version", is_eager=True, callback=_version, help="Print the version and exit.")
+    ] = False,
+) -> None:
+    """Options that stand before a command."""
+
+
 RunArgument = Annotated[Path, typer.Argument(metavar="RUN", help="A run folder.")]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object on standard output.")]
 Data = Annotated[Path | None, typer.Option(help="Raw rows: a .json, .jsonl or .parquet file (else the hub).")]
@@ -417,8 +435,8 @@ def coverage(
 
     def human(console: Console) -> None:
         tables.coverage(console, result, by)
-        if at:
-            tables.curve(console, result)
+        if result.curve is not msgspec.UNSET:
+            tables.curve(console, result.curve)
 
     _print(as_json, result, human)
 
@@ -430,6 +448,7 @@ def labels(folder: RunArgument, as_json: Json = False) -> None:
     from eval.analysis.populations import population_names
     from eval.console import labels as tables
     from eval.labels import open_labels
+    from eval.records import Score
     from eval.score import read_all_scores
     from offline.errors import StateError
 
@@ -438,10 +457,10 @@ def labels(folder: RunArgument, as_json: Json = False) -> None:
         place.fresh("extraction")
         names = population_names(place)
         try:
-            scores, note = read_all_scores(place), {}
+            scores: list[Score] | str = read_all_scores(place)
         except StateError as error:
-            scores, note = None, {"note": str(error)}
-        result = note | audit_labels(place, open_labels(place, "labels"), names, scores)
+            scores = str(error)
+        result = audit_labels(place, open_labels(place, "labels"), names, scores)
     _print(as_json, result, lambda console: tables.labels(console, result))
 
 

@@ -18,7 +18,6 @@ from eval.analysis.label_audit import audit_labels
 from eval.analysis.main_table import MainTable, main_table
 from eval.analysis.provenance import extracted_by, extraction_words
 from eval.metrics import HEADLINE
-from eval.records import Finding
 from eval.report.figures import HOPS, figures
 from eval.report.grids import contrast_grid, interaction_grid, sensitivity_grid
 from eval.report.islands import Islands
@@ -27,7 +26,7 @@ from eval.results import Result
 from eval.typeset.grid import Grid
 from eval.typeset.main_table import grids
 from offline.canonical import write_bytes
-from offline.errors import ConfigurationError
+from offline.errors import needs
 from offline.loaders import kind_of
 from offline.run.folder import REPORT
 from offline.run.opened import OpenRun
@@ -70,8 +69,7 @@ def make_page(source: Source) -> bytes:
     run = source.scored.run
     table = main_table(source.scored, HEADLINE, by_length=True)
     audit = audit_labels(run, source.golds, (), source.all_scores)
-    findings = [Finding(**{**found, "chain": ()}) for found in audit["findings"]]
-    islands = Islands(source, findings)
+    islands = Islands(source, audit.findings)
     return _render(
         title=source.scored.experiment.name,
         facts=_facts(source),
@@ -81,7 +79,7 @@ def make_page(source: Source) -> bytes:
         series=range(1, 7),
         reader_names=source.readers,
         sensitivity=sensitivity_grid(audit),
-        screens=audit["screens"],
+        screens=audit.screens,
         islands=islands.packed,
         hops={name: HOPS[name] for name in source.hop_classes},
         views=source.views,
@@ -91,10 +89,8 @@ def make_page(source: Source) -> bytes:
 
 
 def _render(**content: Any) -> bytes:
-    try:
+    with needs("report", "a report"):
         from jinja2 import Environment, StrictUndefined
-    except ImportError as error:
-        raise ConfigurationError(f"a report needs {error.name}; run: pip install 'coldread[report]'") from error
     read = {name: (_PAGE / name).read_text(encoding="utf-8") for name in ("page.html", "page.css", *_SCRIPTS)}
     script = '"use strict";\n(() => {\n' + "\n".join(read[name] for name in _SCRIPTS) + "})();\n"
     environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
