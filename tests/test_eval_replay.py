@@ -50,7 +50,7 @@ def _refusals(run: Path) -> list[tuple[str, ColdreadError]]:
     found = []
     for name, action in (
         ("score", lambda: score_run(OpenRun(run))),
-        ("replay", lambda: replay(OpenRun(run), lambda link, detail: None)),
+        ("replay", lambda: replay(OpenRun(run))),
     ):
         with pytest.raises(ColdreadError) as caught:
             action()
@@ -342,7 +342,7 @@ def test_a_ledger_shorter_than_the_seal_saw_is_refused(copied_run: Path) -> None
 def test_replay_without_tokens_loads_neither_torch_nor_transformers(copied_run: Path) -> None:
     script = (
         "import sys\nfrom pathlib import Path\nfrom eval.replay import replay\nfrom offline.run.opened import OpenRun\n"
-        "replay(OpenRun(Path(sys.argv[1])), lambda link, detail: print(link), tokens=False)\n"
+        "print(*(link.link for link in replay(OpenRun(Path(sys.argv[1])), tokens=False)))\n"
         "assert not {'torch', 'transformers', 'datasets'} & set(sys.modules)\n"
     )
     done = subprocess.run([sys.executable, "-P", "-c", script, str(copied_run)], capture_output=True, text=True, check=True)
@@ -352,7 +352,7 @@ def test_replay_without_tokens_loads_neither_torch_nor_transformers(copied_run: 
 def test_replay_with_tokens_loads_no_torch(copied_run: Path) -> None:
     script = (
         "import sys\nfrom pathlib import Path\nfrom eval.replay import replay\nfrom offline.run.opened import OpenRun\n"
-        "replay(OpenRun(Path(sys.argv[1])), lambda link, detail: None)\nassert 'torch' not in sys.modules\n"
+        "replay(OpenRun(Path(sys.argv[1])))\nassert 'torch' not in sys.modules\n"
     )
     subprocess.run([sys.executable, "-P", "-c", script, str(copied_run)], check=True)
 
