@@ -6,7 +6,7 @@ import os
 import re
 import shlex
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
@@ -461,13 +461,6 @@ class Format(StrEnum):
     JSON = "json"
 
 
-def _typeset(form: Format, grids: Iterable[Any]) -> str:
-    """Grids one below the other, in LaTeX or in Markdown."""
-    from eval.typeset import grid
-
-    return "\n".join(map(grid.latex if form is Format.LATEX else grid.markdown, grids))
-
-
 class TableBy(StrEnum):
     """What the main table breaks its rows down by."""
 
@@ -541,23 +534,15 @@ def contrast(
     """Set two views of a scored reader side by side, question by question. Opens no label, writes nothing."""
     from eval.analysis.contrasts import ContrastQuery, summary
     from eval.analysis.scored import open_scored
-    from eval.console import contrasts as tables
-    from eval.records import Contrast, Interaction
-    from eval.typeset import contrasts as contrast_grids
-    from eval.typeset import grid
+    from eval.console.contrasts import contrast as print_contrast
+    from eval.typeset.contrasts import render
 
     asked = ContrastQuery(a, b, reader, view, population)
     result = summary(open_scored(_published(folder)), asked, metric, evidence=evidence)
-    if as_json or form in (None, Format.JSON):
-        _print(as_json or form is Format.JSON, result, lambda console: tables.contrast(console, result))
-        return
-    rows = msgspec.convert(result["contrasts"], list[Contrast])
-    if form is Format.CSV:
-        print(grid.comma_separated(contrast_grids.flat(rows)), end="", flush=True)
-        return
-    crossed = msgspec.convert(result["interactions"], list[Interaction])
-    whole = [contrast_grids.contrast_grid([rows]), *([contrast_grids.interaction_grid(crossed)] if crossed else [])]
-    print(_typeset(form, whole), end="", flush=True)
+    if as_json or form is None:
+        _print(as_json, result, lambda console: print_contrast(console, result))
+    else:
+        print(render(result, form), end="", flush=True)
 
 
 @app.command()

@@ -14,9 +14,8 @@ import yaml
 from http_double import Asked, Reply, ids, said, serve
 from tiny import ROWS, SWITCHED_TEMPLATE, TEMPLATE, coldread, make_model, write_experiment, write_rows
 
-from eval.analysis.compare import paired_cells, stated
+from eval.analysis.compare import chat_text, lacking, paired_cells, stated
 from eval.analysis.exchanges import Exchange as Item
-from eval.analysis.templates import chat_text, lacking
 from eval.records import Score
 from offline.canonical import read_lines, read_record
 from offline.config.models import Pin, pin_text
@@ -180,7 +179,7 @@ def test_cells_come_out_as_worked_by_hand() -> None:
     cells = paired_cells(ours, theirs, "subem")
     assert list(cells) == ["mh", "sh", "all"]
     # Wilson 29/45 and 26/45 are published as [49.8, 76.8] and [43.3, 71.0].
-    assert cells["mh"] == {
+    assert msgspec.to_builtins(cells["mh"]) == {
         "questions": 45,
         "a": {"correct": 29, "low": pytest.approx(49.8, abs=0.06), "high": pytest.approx(76.8, abs=0.06)},
         "b": {"correct": 26, "low": pytest.approx(43.3, abs=0.06), "high": pytest.approx(71.0, abs=0.06)},
@@ -188,12 +187,12 @@ def test_cells_come_out_as_worked_by_hand() -> None:
         "only_a": 5,
         "only_b": 2,
         "neither": 14,
-        "win_tie_loss": [5, 38, 2],
+        "win_tie_loss": (5, 38, 2),
         "points": 6.67,
         "mcnemar_p": pytest.approx(0.453125, abs=1e-12),
     }
-    assert (cells["all"]["questions"], cells["all"]["win_tie_loss"]) == (47, [6, 39, 2])
-    assert (cells["sh"]["questions"], cells["sh"]["mcnemar_p"]) == (1, 1.0)
+    assert (cells["all"].questions, cells["all"].win_tie_loss) == (47, (6, 39, 2))
+    assert (cells["sh"].questions, cells["sh"].mcnemar_p) == (1, 1.0)
 
 
 def test_swapping_the_readers_mirrors_every_cell(run: Path) -> None:
@@ -357,8 +356,8 @@ def test_a_reader_without_a_tokenizer_here_has_no_template_text(run: Path) -> No
 
 
 def test_lacking_pieces_are_marks_and_words_in_order() -> None:
-    assert lacking("<|user|>\nU<|end|>", "[INST] U [/INST]") == (["<|user|>\n", "<|end|>"], ["[INST] ", " [/INST]"])
-    assert lacking("same text", "same text") == ([], [])
+    assert lacking("<|user|>\nU<|end|>", "[INST] U [/INST]") == (("<|user|>\n", "<|end|>"), ("[INST] ", " [/INST]"))
+    assert lacking("same text", "same text") == ((), ())
 
 
 # What is refused
