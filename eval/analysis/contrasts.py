@@ -151,6 +151,7 @@ def _rows(
     shown: Mapping[str, Packets] | None,
 ) -> Iterator[Contrast]:
     a, b = scored.sides(contrast)
+    of_a, of_b = contrast.views
     for hop_class, questions in by_hops(a, members, contrast.population):
         outcomes = [(a[question].metrics[metric], b[question].metrics[metric]) for question in questions]
         pairs = count_pairs(outcomes)
@@ -186,17 +187,8 @@ def _rows(
             declared=declared,
             fallbacks=scored.fallen_back(contrast.views, questions),
             no_width=True if no_width(differences, texts) else UNSET,
-            evidence=UNSET if shown is None else _evidence(shown, contrast, questions, outcomes),
+            evidence=UNSET if shown is None else paired_evidence(questions, outcomes, shown[of_a], shown[of_b]),
         )
-
-
-def _evidence(
-    shown: Mapping[str, Packets], contrast: DeclaredContrast, questions: Sequence[str], outcomes: Sequence[tuple[bool, bool]]
-) -> PairedEvidence:
-    of_a, of_b = contrast.views
-    right_a = {question for question, (right, _) in zip(questions, outcomes, strict=True) if right}
-    right_b = {question for question, (_, right) in zip(questions, outcomes, strict=True) if right}
-    return paired_evidence(questions, (shown[of_a], shown[of_b]), (right_a, right_b))
 
 
 def _cut(scores: Scores, questions: Sequence[str]) -> int:

@@ -46,14 +46,12 @@ class Held:
 Packets = Mapping[str, Held]
 
 
-def paired_evidence(
-    questions: Sequence[str], packets: tuple[Packets, Packets], right: tuple[set[str], set[str]]
-) -> PairedEvidence:
+def paired_evidence(questions: Sequence[str], outcomes: Sequence[tuple[bool, bool]], a: Packets, b: Packets) -> PairedEvidence:
     """How many questions whose packet holds the gold are answered, and what the losing side's packets lacked.
 
-    packets, right (the questions answered): of A and of B. What an input cap cut from a packet afterwards counts as shown.
+    outcomes: (A right, B right) of each question. What an input cap cut from a packet afterwards counts as shown.
     """
-    (a, b), (right_a, right_b) = packets, right
+    right_a, right_b = ({name for name, right in zip(questions, outcomes, strict=True) if right[side]} for side in (0, 1))
     return PairedEvidence(_side_evidence(questions, a, b, right_a, right_b), _side_evidence(questions, b, a, right_b, right_a))
 
 

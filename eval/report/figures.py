@@ -5,6 +5,7 @@ One panel a hop class (and reader, or view), so that the page arranges them as i
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 import msgspec
 from msgspec import UNSET, UnsetType
@@ -86,14 +87,14 @@ def figures(source: Source, rows: Sequence[TableRow], gold_shown: dict[tuple[str
         Figure(
             "What the input costs",
             "Mean input of a question against percent right.",
-            tuple(_by_input(source, points)),
+            tuple(_scatter(source, points, "input")),
         )
     )
     drawn.append(
         Figure(
             "What the evidence holds",
             "Questions with a gold in their evidence, in percent, against percent right; on the dashed line the two are equal.",
-            tuple(_by_evidence(source, points)),
+            tuple(_scatter(source, [point for point in points if point.shown is not UNSET], "shown")),
         )
     )
     drawn += _paired(source)
@@ -143,26 +144,18 @@ def _by_length(source: Source, points: Sequence[Point], lengths: Sequence[str]) 
                 yield Panel(f"{view}, {HOPS[hop_class]}", _words(drawn, with_length=True), svg)
 
 
-def _by_input(source: Source, points: Sequence[Point]) -> Iterator[Panel]:
-    for index, caption, drawn in _by_reader(source, points):
-        unit = drawn[0].unit
-        words = "; ".join(f"{point.view}: {point.input:.1f} {unit}, {point.told} % right" for point in drawn)
-        yield Panel(caption, words, scatter(_data(drawn), "input", f"mean input, {unit}", index, log=True))
-
-
-def _by_evidence(source: Source, points: Sequence[Point]) -> Iterator[Panel]:
-    for index, caption, drawn in _by_reader(source, [point for point in points if point.shown is not UNSET]):
-        words = "; ".join(f"{point.view}: {point.shown:.1f} %, {point.told} % right" for point in drawn)
-        yield Panel(caption, words, scatter(_data(drawn), "shown", "gold in the evidence, %", index, log=False))
-
-
-def _by_reader(source: Source, points: Sequence[Point]) -> Iterator[tuple[int, str, list[Point]]]:
-    """For each hop class and reader with points: the reader's number, a caption, and the points."""
+def _scatter(source: Source, points: Sequence[Point], field: Literal["input", "shown"]) -> Iterator[Panel]:
+    """A panel of each hop class and reader; sizes of the input are drawn on a logarithmic axis."""
     for hop_class in source.hop_classes:
         for index, reader in enumerate(source.readers):
-            found = [point for point in points if (point.hop_class, point.reader) == (hop_class, reader)]
-            if found:
-                yield index, f"{reader}, {HOPS[hop_class]}" if len(source.readers) > 1 else HOPS[hop_class], found
+            drawn = [point for point in points if (point.hop_class, point.reader) == (hop_class, reader)]
+            if not drawn:
+                continue
+            log = field == "input"
+            unit, title = (drawn[0].unit, f"mean input, {drawn[0].unit}") if log else ("%", "gold in the evidence, %")
+            words = "; ".join(f"{p.view}: {p.input if log else p.shown:.1f} {unit}, {p.told} % right" for p in drawn)
+            caption = f"{reader}, {HOPS[hop_class]}" if len(source.readers) > 1 else HOPS[hop_class]
+            yield Panel(caption, words, scatter(_data(drawn), field, title, index, log=log))
 
 
 def _data(points: Sequence[Point]) -> list[dict[str, str | float]]:
