@@ -234,11 +234,10 @@ def catalogue(
 
     place = _published(folder)
     with place.lock():
-        relations = read_catalogue(place)
+        result = read_catalogue(place)
         if out is not None:
             write_edited(place, out)
-    result = {"run": str(folder), "relations": relations}
-    _print(as_json, result, lambda console: print_catalogue(console, relations))
+    _print(as_json, result, lambda console: print_catalogue(console, result))
 
 
 @app.command()
@@ -368,6 +367,7 @@ def _score_others(
     from eval.analysis.prediction_file import Fields, read_answers
     from eval.analysis.unsealed import score_answers
     from eval.console import unsealed as tables
+    from eval.results import as_json as encode
 
     if out is not None:
         _check_out(place, out, file)
@@ -375,9 +375,8 @@ def _score_others(
     with place.lock():
         result = score_answers(place, given, name or file.name)
     if out is not None:
-        write_bytes(out, [json.dumps(result, indent=1).encode()])
-    del result["items"]
-    _print(as_json, result, lambda console: tables.unsealed(console, result))
+        write_bytes(out, [encode(result).encode()])
+    _print(as_json, msgspec.structs.replace(result, items=msgspec.UNSET), lambda console: tables.unsealed(console, result))
 
 
 def _check_out(place: OpenRun, out: Path, *inputs: Path) -> None:
