@@ -5,15 +5,15 @@ import random
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
+from conftest import Install
 from tiny import coldread, write_experiment, write_rows
 
-from eval.metrics import METRICS
 from eval.replay import replay
 from eval.score import score_run
 from eval.verify import verify_run
@@ -50,7 +50,7 @@ def _refusals(run: Path) -> list[tuple[str, ColdreadError]]:
     found = []
     for name, action in (
         ("score", lambda: score_run(OpenRun(run))),
-        ("replay", lambda: replay(OpenRun(run), lambda link, detail: None)),
+        ("replay", lambda: replay(OpenRun(run))),
     ):
         with pytest.raises(ColdreadError) as caught:
             action()
@@ -341,8 +341,8 @@ def test_a_ledger_shorter_than_the_seal_saw_is_refused(copied_run: Path) -> None
 
 def test_replay_without_tokens_loads_neither_torch_nor_transformers(copied_run: Path) -> None:
     script = (
-        "import sys\nfrom pathlib import Path\nfrom eval.replay import replay\nfrom offline.run_folder import OpenRun\n"
-        "replay(OpenRun(Path(sys.argv[1])), lambda link, detail: print(link), tokens=False)\n"
+        "import sys\nfrom pathlib import Path\nfrom eval.replay import replay\nfrom offline.run.opened import OpenRun\n"
+        "print(*(link.link for link in replay(OpenRun(Path(sys.argv[1])), tokens=False)))\n"
         "assert not {'torch', 'transformers', 'datasets'} & set(sys.modules)\n"
     )
     done = subprocess.run([sys.executable, "-P", "-c", script, str(copied_run)], capture_output=True, text=True, check=True)
@@ -351,8 +351,8 @@ def test_replay_without_tokens_loads_neither_torch_nor_transformers(copied_run: 
 
 def test_replay_with_tokens_loads_no_torch(copied_run: Path) -> None:
     script = (
-        "import sys\nfrom pathlib import Path\nfrom eval.replay import replay\nfrom offline.run_folder import OpenRun\n"
-        "replay(OpenRun(Path(sys.argv[1])), lambda link, detail: None)\nassert 'torch' not in sys.modules\n"
+        "import sys\nfrom pathlib import Path\nfrom eval.replay import replay\nfrom offline.run.opened import OpenRun\n"
+        "replay(OpenRun(Path(sys.argv[1])))\nassert 'torch' not in sys.modules\n"
     )
     subprocess.run([sys.executable, "-P", "-c", script, str(copied_run)], check=True)
 
@@ -468,18 +468,12 @@ def test_a_run_replays_from_another_place(copied_run: Path, tmp_path: Path) -> N
     coldread("replay", str(moved))
 
 
-def test_a_metric_installed_later_does_not_change_what_replays(copied_run: Path) -> None:
-    @METRICS.register("always")
-    def always(prediction: str, golds: Sequence[str]) -> bool:
-        return True
-
-    try:
-        coldread("replay", str(copied_run))
-        summary = json.loads(coldread("score", str(copied_run), "--json").stdout)
-        assert summary["readers"]["tiny"]["cmc"]["sh"]["always"] == 4
-        coldread("replay", str(copied_run))
-    finally:
-        del METRICS._ours["always"]
+def test_a_metric_installed_later_does_not_change_what_replays(copied_run: Path, install: Install) -> None:
+    install("acme", "coldread.metrics", {"always": "acme_code:always"}, "def always(prediction, golds):\n    return True\n")
+    coldread("replay", str(copied_run))
+    summary = json.loads(coldread("score", str(copied_run), "--json").stdout)
+    assert summary["readers"]["tiny"]["cmc"]["sh"]["always"] == 4
+    coldread("replay", str(copied_run))
 
 
 def test_a_run_whose_negative_control_matches_tokens_replays_with_the_kept_or_a_supplied_tokenizer(

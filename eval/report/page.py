@@ -25,7 +25,7 @@ from eval.typeset.grid import Grid
 from eval.typeset.main_table import grids
 from offline.canonical import write_bytes
 from offline.config.models import pin_text
-from offline.errors import ConfigurationError
+from offline.errors import needs
 from offline.loaders import kind_of
 from offline.run.folder import REPORT
 from offline.run.opened import OpenRun
@@ -88,10 +88,8 @@ def make_page(source: Source) -> bytes:
 
 
 def _render(**content: Any) -> bytes:
-    try:
+    with needs("report", "a report"):
         from jinja2 import Environment, StrictUndefined
-    except ImportError as error:
-        raise ConfigurationError(f"a report needs {error.name}; run: pip install 'coldread[report]'") from error
     read = {name: (_PAGE / name).read_text(encoding="utf-8") for name in ("page.html", "page.css", *_SCRIPTS)}
     script = '"use strict";\n(() => {\n' + "\n".join(read[name] for name in _SCRIPTS) + "})();\n"
     environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
