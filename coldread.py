@@ -487,19 +487,13 @@ def table(
     """Print the main table of a scored run, to be published: accuracy, costs, seals. Opens no label."""
     from eval.analysis.main_table import main_table
     from eval.analysis.scored import open_scored
-    from eval.typeset import grid
-    from eval.typeset.main_table import flat, grids
+    from eval.typeset.main_table import render
 
     place = _published(folder)
     if out is not None:
         _check_out(place, out)
-    result = main_table(open_scored(place), metric, by is not None, published)
-    if as_json or form is Format.JSON:
-        text = json.dumps(result, indent=1) + "\n"
-    elif form is Format.CSV:
-        text = grid.comma_separated(flat(result))
-    else:
-        text = _typeset(form, grids(result))
+    result = main_table(open_scored(place), metric, by_length=by is not None, with_published=published)
+    text = render(result, Format.JSON if as_json else form)
     if out is None:
         print(text, end="", flush=True)
     else:
