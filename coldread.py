@@ -131,7 +131,7 @@ def load(
     else:
         with place.lock():
             steps.load(place, data, _observer)
-    _print(as_json, {"run": str(folder), "step": "load"}, lambda console: None)
+    _print(as_json, steps.StepDone(str(folder), "load"), lambda console: None)
 
 
 @app.command()
@@ -155,7 +155,7 @@ def extract(
         raise CommandError("--gold goes with --against REFERENCE")
     with place.lock(), _observer.bars() as observer:
         steps.extract(place, observer)
-    _print(as_json, {"run": str(folder), "step": "extract"}, lambda console: None)
+    _print(as_json, steps.StepDone(str(folder), "extract"), lambda console: None)
 
 
 def _extract_against(place: OpenRun, against: str, gold: bool, as_json: bool) -> None:
@@ -184,11 +184,10 @@ def catalogue(
 
     place = _published(folder)
     with place.lock():
-        relations = read_catalogue(place)
+        result = read_catalogue(place)
         if out is not None:
             write_edited(place, out)
-    result = {"run": str(folder), "relations": relations}
-    _print(as_json, result, lambda console: print_catalogue(console, relations))
+    _print(as_json, result, lambda console: print_catalogue(console, result))
 
 
 @app.command()
@@ -207,15 +206,15 @@ def encode(
     if batch_size is not None and not check:
         raise CommandError("--batch-size goes with --check; a run's own batch size stands in its experiment")
     place = OpenRun(folder)
-    result: dict[str, Any] = {"run": str(folder), "step": "encode"}
     with place.lock(), _observer.bars() as observer:
         if check:
-            result |= recheck(place, batch_size, observer)
+            found = recheck(place, batch_size, observer)
+            _print(as_json, found, lambda console: print_recheck(console, found))
         else:
             steps.encode(place, observer)
             if model_work(place.experiment) == ModelWork((), ()):
                 observer.say("encode", "nothing to do: no view of this run needs an embedding model or a reranker")
-    _print(as_json, result, lambda console: print_recheck(console, result) if check else None)
+            _print(as_json, steps.StepDone(str(folder), "encode"), lambda console: None)
 
 
 @app.command()
@@ -230,14 +229,14 @@ def freeze(
     from readers.read import make_measure
 
     place = OpenRun(folder)
-    result: dict[str, Any] = {"run": str(folder), "step": "freeze"}
+    done = steps.StepDone(str(folder), "freeze")
     if check:
-        result["packets_identical"] = check_packets(place, make_measure(place)[0])
-        _observer.say("freeze", f"{result['packets_identical']} packets derived again, all identical")
+        done = msgspec.structs.replace(done, packets_identical=check_packets(place, make_measure(place)[0]))
+        _observer.say("freeze", f"{done.packets_identical} packets derived again, all identical")
     else:
         with place.lock():
             steps.freeze(place, _observer)
-    _print(as_json, result, lambda console: None)
+    _print(as_json, done, lambda console: None)
 
 
 @app.command()
@@ -254,7 +253,7 @@ def read(
     with place.lock(), _observer.bars() as observer:
         steps.read_all(place, reader, observer)
     seals = {name: read_seal(place, name).root for name in place.sealed_readers()}
-    _print(as_json, {"run": str(folder), "step": "read", "seals": seals}, lambda console: None)
+    _print(as_json, steps.StepDone(str(folder), "read", seals=seals), lambda console: None)
 
 
 @app.command()
@@ -272,8 +271,7 @@ def probe(
     with place.lock():
         experiment = place.experiment
         name = reader or next((plan.reader.name for plan in experiment.readers), "")
-        certificate, environment = steps.probe(place, name, sample)
-    result = {"run": str(folder), "reader": name, "certificate": msgspec.to_builtins(certificate), "environment": environment}
+        result = steps.probe(place, name, sample)
     _print(as_json, result, lambda console: print_certificate(console, result))
 
 
@@ -318,6 +316,7 @@ def _score_others(
     from eval.analysis.prediction_file import Fields, read_answers
     from eval.analysis.unsealed import score_answers
     from eval.console import unsealed as tables
+    from eval.results import as_json as encode
 
     if out is not None:
         _check_out(place, out, file)
@@ -325,9 +324,8 @@ def _score_others(
     with place.lock():
         result = score_answers(place, given, name or file.name)
     if out is not None:
-        write_bytes(out, [json.dumps(result, indent=1).encode()])
-    del result["items"]
-    _print(as_json, result, lambda console: tables.unsealed(console, result))
+        write_bytes(out, [encode(result).encode()])
+    _print(as_json, msgspec.structs.replace(result, items=msgspec.UNSET), lambda console: tables.unsealed(console, result))
 
 
 def _check_out(place: OpenRun, out: Path, *inputs: Path) -> None:
@@ -575,11 +573,10 @@ def pin(
     from readers.pin_file import reader_that_names, write_pin
 
     pinned = None if write is None else reader_that_names(model, write)  # before anything is fetched
-    found = describe(model, revision, pinned)
+    result = describe(model, revision, pinned)
     if write is not None:
-        write_pin(write, found.model)
+        write_pin(write, result.model)
         _observer.say("pin", f"written into {write}")
-    result = msgspec.to_builtins(found)
     _print(as_json, result, lambda console: print_pin(console, result))
 
 
