@@ -252,7 +252,8 @@ def encode(
     """Make the vectors and the rerank scores that retrieval views rank by; resumes an interrupted encoding."""
     from eval import run as steps
     from eval.console.models import recheck as print_recheck
-    from offline.run.steps import ModelWork, model_work
+    from offline.run.steps import model_work
+    from offline.views import ModelWork
     from readers.encoders.recheck import recheck
 
     if batch_size is not None and not check:
@@ -264,7 +265,7 @@ def encode(
             result |= recheck(place, batch_size, progress("again"))
         else:
             steps.encode(place, _say, progress)
-            if model_work(place.experiment) == ModelWork((), ()):
+            if model_work(place.experiment) == ModelWork():
                 _say("encode", "nothing to do: no view of this run needs an embedding model or a reranker")
     _print(as_json, result, lambda console: print_recheck(console, result) if check else None)
 
