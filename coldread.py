@@ -19,6 +19,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
+from eval.metrics import HEADLINE
 from offline.canonical import write_bytes
 from offline.errors import ColdreadError, CommandError, ConfigurationError, StorageError
 from offline.run.folder import REPORT, TOKENIZERS
@@ -494,7 +495,7 @@ def compare(
     a: Annotated[str, typer.Argument(metavar="A", help="A reader of the run.")],
     b: Annotated[str, typer.Argument(metavar="B", help="Another one.")],
     other: Annotated[Path | None, typer.Option(metavar="RUN2", help="The run that B lies in, if another.")] = None,
-    metric: Annotated[str, typer.Option(help="Any stored metric.")] = "subem",
+    metric: Annotated[str, typer.Option(help="Any stored metric.")] = HEADLINE,
     as_json: Json = False,
 ) -> None:
     """Compare two scored readers of the same packets, question by question. Opens no label, writes nothing."""
@@ -534,7 +535,7 @@ def table(
     form: Annotated[
         Format, typer.Option("--format", help="LaTeX needs booktabs; CSV has one column a number.")
     ] = Format.MARKDOWN,
-    metric: Annotated[str, typer.Option(help="Any stored metric.")] = "subem",
+    metric: Annotated[str, typer.Option(help="Any stored metric.")] = HEADLINE,
     by: Annotated[TableBy | None, typer.Option(help="Rows by history length too.")] = None,
     published: Annotated[bool, typer.Option("--published", help="Add what others published on this data, marked so.")] = False,
     out: Annotated[Path | None, typer.Option(metavar="FILE", help="Write it there instead of printing it.")] = None,
@@ -594,7 +595,7 @@ def contrast(
     reader: Annotated[str | None, typer.Option(help="Only this reader.")] = None,
     view: Annotated[str | None, typer.Option(help="--a and --b are two readers of this view.")] = None,
     population: Annotated[str | None, typer.Option(help="all, length:NAME, or one that the experiment names.")] = None,
-    metric: Annotated[str, typer.Option(help="Any stored metric.")] = "subem",
+    metric: Annotated[str, typer.Option(help="Any stored metric.")] = HEADLINE,
     evidence: Annotated[bool, typer.Option("--evidence", help="Also what the packets of both sides held.")] = False,
     form: Annotated[Format | None, typer.Option("--format", help="To be published; CSV holds the contrasts alone.")] = None,
     as_json: Json = False,

@@ -10,7 +10,7 @@ import msgspec
 from eval.analysis.fallbacks import fallbacks
 from eval.analysis.provenance import extracted_by
 from eval.labels import open_labels
-from eval.metrics import Metric, find_metrics
+from eval.metrics import HEADLINE, Metric, find_metrics
 from eval.metrics.strict_em import strict_exact_match
 from eval.metrics.subem import substring_exact_match
 from eval.records import Cell, Score
@@ -86,7 +86,7 @@ def _answers(run: OpenRun, reader: str) -> Iterator[_Answer]:
 def _cell(key: CellKey, scores: Sequence[Score], blind: bool) -> Cell:
     reader, view, hop_class, length = key
     correct = {name: sum(score.metrics[name] for score in scores) for name in scores[0].metrics}
-    low, high = wilson(correct["subem"], len(scores))
+    low, high = wilson(correct[HEADLINE], len(scores))
     return Cell(
         reader=reader,
         view=view,

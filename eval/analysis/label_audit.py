@@ -7,6 +7,7 @@ import msgspec
 
 from eval.analysis.label_screens import SCREENS
 from eval.analysis.populations import populations
+from eval.metrics import HEADLINE
 from eval.records import Finding, Score
 from offline.records import Question
 from offline.run.opened import OpenRun
@@ -98,7 +99,7 @@ def sensitivity(scores: Iterable[Score], flagged: Mapping[str, Collection[str]])
 
 
 def _sensitivity(scores: Sequence[Score], flagged: Collection[str]) -> Sensitivity:
-    right = [score.question for score in scores if score.metrics["subem"]]
+    right = [score.question for score in scores if score.metrics[HEADLINE]]
     return Sensitivity(
         questions=len(scores),
         correct=len(right),

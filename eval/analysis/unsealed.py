@@ -10,7 +10,7 @@ from typing import Any
 
 from eval.analysis.prediction_file import Answer, AnswerFile
 from eval.labels import open_labels, read_ledger
-from eval.metrics import find_metrics
+from eval.metrics import HEADLINE, find_metrics
 from eval.statistics import wilson
 from offline.errors import DataError
 from offline.records import Question
@@ -91,7 +91,7 @@ def _cells(verdicts: Sequence[Verdict]) -> Iterator[dict[str, Any]]:
             groups.setdefault((verdict.question.hop_class, None if pooled else verdict.length), []).append(verdict)
     for (hop_class, length), group in groups.items():
         correct = {name: sum(verdict.metrics[name] for verdict in group) for name in group[0].metrics}
-        low, high = wilson(correct["subem"], len(group))
+        low, high = wilson(correct[HEADLINE], len(group))
         yield {
             "hop_class": hop_class,
             "length": length,

@@ -6,6 +6,7 @@ from rich.markup import escape
 from eval.analysis.fallbacks import fallback_lines, fallbacks
 from eval.analysis.provenance import extracted_by, extraction_words
 from eval.console.layout import new_table
+from eval.metrics import HEADLINE
 from eval.score import read_cells
 from eval.wording import blind_text, percent, printable
 from offline.run.opened import OpenRun
@@ -24,8 +25,8 @@ def scores(console: Console, run: OpenRun) -> None:
     for plan in run.experiment.readers:
         cells = read_cells(run, plan.reader.name)
         blind = blind_text(all(cell.blind for cell in cells))
-        others = [name for name in cells[0].correct if name != "subem"]
-        headings = ("questions", "cut", "subem", "subem %", "Wilson 95 %", *others)
+        others = [name for name in cells[0].correct if name != HEADLINE]
+        headings = ("questions", "cut", HEADLINE, f"{HEADLINE} %", "Wilson 95 %", *others)
         several = len({cell.length for cell in cells if cell.length}) > 1
         words = ("view", "hops", "length") if several else ("view", "hops")
         table = new_table(f"{plan.reader.name}: {blind}", words, headings)
@@ -39,8 +40,8 @@ def scores(console: Console, run: OpenRun) -> None:
                 *([escape(cell.length or "all")] if several else []),
                 str(cell.questions),
                 str(cell.cut),
-                str(cell.correct["subem"]),
-                percent(cell.correct["subem"], cell.questions),
+                str(cell.correct[HEADLINE]),
+                percent(cell.correct[HEADLINE], cell.questions),
                 f"{cell.low}-{cell.high}",
                 *counts,
             )

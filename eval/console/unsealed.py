@@ -6,13 +6,14 @@ from rich.console import Console
 from rich.markup import escape
 
 from eval.console.layout import line, new_table
+from eval.metrics import HEADLINE
 from eval.wording import percent, printable
 
 
 def unsealed(console: Console, result: dict[str, Any]) -> None:
     """One row a system and hop class; the title and a line below say that no seal stands behind them."""
-    others = [name for name in next(iter(result["systems"].values()))["cells"][0]["correct"] if name != "subem"]
-    headings = ("questions", "missing", "subem", "subem %", "Wilson 95 %", *others)
+    others = [name for name in next(iter(result["systems"].values()))["cells"][0]["correct"] if name != HEADLINE]
+    headings = ("questions", "missing", HEADLINE, f"{HEADLINE} %", "Wilson 95 %", *others)
     table = new_table(escape(printable(f"{result['name']}: not sealed")), ("system", "hops"), headings)
     for system, found in result["systems"].items():
         pooled = [cell for cell in found["cells"] if cell["length"] is None]
@@ -22,8 +23,8 @@ def unsealed(console: Console, result: dict[str, Any]) -> None:
                 cell["hop_class"],
                 str(cell["questions"]),
                 str(cell["missing"]),
-                str(cell["correct"]["subem"]),
-                percent(cell["correct"]["subem"], cell["questions"]),
+                str(cell["correct"][HEADLINE]),
+                percent(cell["correct"][HEADLINE], cell["questions"]),
                 f"{cell['low']:.2f}-{cell['high']:.2f}",
                 *(str(cell["correct"][name]) for name in others),
             )
