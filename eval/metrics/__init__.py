@@ -1,6 +1,6 @@
 """Metrics: `(prediction, golds) -> bool`; `coldread.metrics` is the entry point group.
 
-Each module here but `normalise` is one metric, named after it; its function is `METRIC`. A function may say how it judges, in an
+Each module here but `normalise` is one metric, named after it; its function is `METRIC`. A function may say how it judges in an
 attribute `explanation`. `METRICS.names()` are the columns of every table.
 """
 
