@@ -9,13 +9,14 @@ import sys
 from collections.abc import Callable
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import msgspec
 import typer
 from rich.console import Console
 
 from eval.console.progress import Lines
+from eval.metrics import HEADLINE
 from offline.canonical import write_bytes
 from offline.errors import ColdreadError, CommandError, ConfigurationError, StorageError
 from offline.run.folder import REPORT, TOKENIZERS
@@ -200,7 +201,8 @@ def encode(
     """Make the vectors and the rerank scores that retrieval views rank by; resumes an interrupted encoding."""
     from eval import run as steps
     from eval.console.models import recheck as print_recheck
-    from offline.run.steps import ModelWork, model_work
+    from offline.run.steps import model_work
+    from offline.views import ModelWork
     from readers.encoders.recheck import recheck
 
     if batch_size is not None and not check:
@@ -212,7 +214,7 @@ def encode(
             _print(as_json, found, lambda console: print_recheck(console, found))
         else:
             steps.encode(place, observer)
-            if model_work(place.experiment) == ModelWork((), ()):
+            if model_work(place.experiment) == ModelWork():
                 observer.say("encode", "nothing to do: no view of this run needs an embedding model or a reranker")
             _print(as_json, steps.StepDone(str(folder), "encode"), lambda console: None)
 
@@ -438,7 +440,7 @@ def compare(
     a: Annotated[str, typer.Argument(metavar="A", help="A reader of the run.")],
     b: Annotated[str, typer.Argument(metavar="B", help="Another one.")],
     other: Annotated[Path | None, typer.Option(metavar="RUN2", help="The run that B lies in, if another.")] = None,
-    metric: Annotated[str, typer.Option(help="Any stored metric.")] = "subem",
+    metric: Annotated[str, typer.Option(help="Any stored metric.")] = HEADLINE,
     as_json: Json = False,
 ) -> None:
     """Compare two scored readers of the same packets, question by question. Opens no label, writes nothing."""
@@ -471,7 +473,7 @@ def table(
     form: Annotated[
         Format, typer.Option("--format", help="LaTeX needs booktabs; CSV has one column a number.")
     ] = Format.MARKDOWN,
-    metric: Annotated[str, typer.Option(help="Any stored metric.")] = "subem",
+    metric: Annotated[str, typer.Option(help="Any stored metric.")] = HEADLINE,
     by: Annotated[TableBy | None, typer.Option(help="Rows by history length too.")] = None,
     published: Annotated[bool, typer.Option("--published", help="Add what others published on this data, marked so.")] = False,
     out: Annotated[Path | None, typer.Option(metavar="FILE", help="Write it there instead of printing it.")] = None,
@@ -524,7 +526,7 @@ def contrast(
     reader: Annotated[str | None, typer.Option(help="Only this reader.")] = None,
     view: Annotated[str | None, typer.Option(help="--a and --b are two readers of this view.")] = None,
     population: Annotated[str | None, typer.Option(help="all, length:NAME, or one that the experiment names.")] = None,
-    metric: Annotated[str, typer.Option(help="Any stored metric.")] = "subem",
+    metric: Annotated[str, typer.Option(help="Any stored metric.")] = HEADLINE,
     evidence: Annotated[bool, typer.Option("--evidence", help="Also what the packets of both sides held.")] = False,
     form: Annotated[Format | None, typer.Option("--format", help="To be published; CSV holds the contrasts alone.")] = None,
     as_json: Json = False,

@@ -27,7 +27,8 @@ from offline.config.yaml import find_config, load_yaml
 from offline.errors import ModelError
 from offline.observer import SILENT, Observer
 from offline.run.opened import OpenRun
-from offline.run.steps import ModelWork, model_work
+from offline.run.steps import model_work
+from offline.views import ModelWork
 from offline.views.retrieval import lexical
 from readers.calls.caller import Caller, Prepared
 from readers.certificate import SAMPLE, spread

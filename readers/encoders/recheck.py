@@ -19,8 +19,8 @@ from offline.passages import Passage
 from offline.run.opened import OpenRun
 from offline.run.steps import model_work
 from offline.vectors import Retrieval, Scores, Vectors
-from offline.views import find_view
-from offline.views.retrieval import RetrievalView
+from offline.views import ModelWork
+from offline.views.retrieval import ranking_views
 from readers.encoders.encode import ENCODER, RERANKER, EncodedTexts, Encoding, encode_texts, score_pairs
 from readers.models.pins import identify, kind_of, locate
 from readers.records import Encoded, Model, RerankedBy
@@ -149,11 +149,7 @@ def _scores(facts: RerankedBy, both: Sequence[tuple[float, float]]) -> RerankerR
 
 def _rankings(job: Encoding, stored: Retrieval, fresh: Retrieval) -> dict[str, Changed]:
     """By view: of those that rank by a model and are not matched to a length, which show the same passages in other amounts."""
-    views = {
-        name: view
-        for name in job.run.experiment.views
-        if isinstance(view := find_view(name), RetrievalView) and view.match is None and any(view.model_work())
-    }
+    views = {name: view for name, view in ranking_views(job.run.experiment.views).items() if view.needs != ModelWork()}
     counts = {name: Changed() for name in views}
     # As it was ranked, by new vectors, and by new scores over the old vectors.
     kinds = (stored, Retrieval(stored.settings, fresh.vectors), Retrieval(stored.settings, stored.vectors, fresh.scores))
@@ -161,6 +157,6 @@ def _rankings(job: Encoding, stored: Retrieval, fresh: Retrieval) -> dict[str, C
     for (before, about), (after, _), (reranked, _) in zip(*ranked, strict=True):
         for question in about:
             for name, view in views.items():
-                again = reranked if view.model_work()[1] else after
+                again = reranked if view.needs.stages else after
                 counts[name].add(view.ranked(before, question), view.ranked(again, question))
     return counts
