@@ -18,6 +18,7 @@ from offline.canonical import encode
 from offline.config.experiment import FactConsolidationData
 from offline.config.models import Reader
 from offline.errors import AlteredError, ConfigurationError, EngineError, GuardError, ModelError, StateError
+from offline.packages import FILE as LAUNCHER
 from offline.run.opened import OpenRun
 from readers.engines import EngineStart
 from readers.process import worker
@@ -188,7 +189,7 @@ def start_process(reader: Reader, number: int = 0) -> Iterator[Process]:
     }
     with tempfile.TemporaryFile() as errors:
         process = subprocess.Popen(
-            [sys.executable, "-P", "-m", "readers.process.worker"],
+            [sys.executable, "-P", str(LAUNCHER), "readers.process.worker"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=errors,
