@@ -46,6 +46,24 @@ app = typer.Typer(
     "outputs, scores, seal).",
 )
 
+
+def _version(asked: bool) -> None:
+    if asked:
+        from importlib.metadata import version
+
+        print(f"coldread {version('coldread')}")
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    version: Annotated[
+        bool, typer.Option("--version", is_eager=True, callback=_version, help="Print the version and exit.")
+    ] = False,
+) -> None:
+    """Options that stand before a command."""
+
+
 RunArgument = Annotated[Path, typer.Argument(metavar="RUN", help="A run folder.")]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object on standard output.")]
 Data = Annotated[Path | None, typer.Option(help="Raw rows: a .json, .jsonl or .parquet file (else the hub).")]
@@ -65,9 +83,11 @@ def _published(folder: Path) -> "OpenRun":
     return _open(folder, TOKENIZERS)
 
 
-def _print(as_json: bool, result: dict[str, Any], human: Callable[[Console], None]) -> None:
+def _print(as_json: bool, result: object, human: Callable[[Console], None]) -> None:
     if as_json:
-        print(json.dumps(result, indent=1))
+        from eval.results import as_json as encode
+
+        print(encode(result))
     else:
         # A table is never cut to a narrower terminal: a number without its end is worse than a wrapped line.
         human(Console(width=max(100, Console().width)))
@@ -91,9 +111,9 @@ def run(
     """Do everything: load, extract, encode, freeze, read, score. Steps that are up to date are skipped."""
     from eval import dry_run as estimates
     from eval import run as steps
+    from eval.analysis.summary import score_summary
     from eval.console.dry_run import estimate as print_estimate
     from eval.console.scores import scores as print_scores
-    from eval.score import score_summary
 
     plan = steps.make_plan(experiment, data, limit)
     steps.check_until(until)
@@ -104,14 +124,11 @@ def run(
     folder = _open(out or steps.default_out(plan.experiment))
     with _observer.bars() as observer:
         steps.run_all(folder, plan, until, observer)
-    scored = until == "score" and bool(plan.experiment.readers)
-    summary = score_summary(folder) if scored else {}
-    _print(
-        as_json,
-        {"run": str(folder.path), **summary},
-        lambda console: print_scores(console, folder) if scored else None,
-    )
-    if scored:
+    if until != "score" or not plan.experiment.readers:
+        _print(as_json, {"run": str(folder.path)}, lambda console: None)
+    else:
+        summary = score_summary(folder)
+        _print(as_json, summary, lambda console: print_scores(console, summary))
         _observer.say("done", f"{folder.path}: audit it with `coldread replay {shlex.quote(str(folder.path))}`")
 
 
@@ -294,8 +311,9 @@ def score(
     as_json: Json = False,
 ) -> None:
     """Open the labels and score sealed predictions, or those of a file. Refuses an unsealed or altered run."""
+    from eval.analysis.summary import score_summary
     from eval.console.scores import scores as print_scores
-    from eval.score import score_run, score_summary
+    from eval.score import score_run
 
     place = _published(folder)
     if predictions is not None:
@@ -305,7 +323,8 @@ def score(
         raise CommandError("--name, --id-field, --text-field, --by and --out go with --predictions FILE")
     with place.lock():
         score_run(place)
-    _print(as_json, score_summary(place), lambda console: print_scores(console, place))
+    summary = score_summary(place)
+    _print(as_json, summary, lambda console: print_scores(console, summary))
 
 
 def _score_others(
@@ -368,8 +387,8 @@ def coverage(
 
     def human(console: Console) -> None:
         tables.coverage(console, result, by)
-        if at:
-            tables.curve(console, result)
+        if result.curve is not msgspec.UNSET:
+            tables.curve(console, result.curve)
 
     _print(as_json, result, human)
 
@@ -381,6 +400,7 @@ def labels(folder: RunArgument, as_json: Json = False) -> None:
     from eval.analysis.populations import population_names
     from eval.console import labels as tables
     from eval.labels import open_labels
+    from eval.records import Score
     from eval.score import read_all_scores
     from offline.errors import StateError
 
@@ -389,10 +409,10 @@ def labels(folder: RunArgument, as_json: Json = False) -> None:
         place.fresh("extraction")
         names = population_names(place)
         try:
-            scores, note = read_all_scores(place), {}
+            scores: list[Score] | str = read_all_scores(place)
         except StateError as error:
-            scores, note = None, {"note": str(error)}
-        result = note | audit_labels(place, open_labels(place, "labels"), names, scores)
+            scores = str(error)
+        result = audit_labels(place, open_labels(place, "labels"), names, scores)
     _print(as_json, result, lambda console: tables.labels(console, result))
 
 
@@ -517,6 +537,7 @@ def report(
     as_json: Json = False,
 ) -> None:
     """Write a scored run as one page: tables, plots, every question. It asks the network for nothing. Opens no label."""
+    from eval.analysis.summary import score_summary
     from eval.console.scores import scores as print_scores
     from eval.report.page import write_report
 
@@ -525,11 +546,9 @@ def report(
         _check_out(place, out)
     with place.lock():
         result = write_report(place, out)
-    _print(as_json, result, lambda console: print_scores(console, place))
-    _observer.say(
-        "report",
-        f"{result['report']}: {result['bytes'] / 1e6:.1f} MB, {result['questions']} questions, {result['answers']} answers",
-    )
+    _print(as_json, result, lambda console: print_scores(console, score_summary(place)))
+    made = f"{result.bytes / 1e6:.1f} MB, {result.questions} questions, {result.answers} answers"
+    _observer.say("report", f"{result.report}: {made}")
 
 
 @app.command()

@@ -14,23 +14,24 @@ from typing import Any
 from msgspec import UNSET
 from msgspec.structs import replace
 
-from eval.extraction.against import GRAMMARS, with_grammar
+from eval.extraction.against import with_grammar
 from eval.run import Plan, run_all
 from extract.frontends import check_frontend, distinct_texts
 from extract.frontends.llm import plan as plan_calls
 from extract.pipelines.schedule import run_pipelines
 from offline.config.calls import Extractor
-from offline.config.experiment import GrammarForms, ReaderPlan, ResolvedExperiment, RetrievalSettings
+from offline.config.experiment import ReaderPlan, ResolvedExperiment, RetrievalSettings
+from offline.config.frontend import GrammarForms
 from offline.config.models import Encoder, Reader, Reranker
 from offline.config.yaml import find_config, load_yaml
 from offline.errors import ModelError
-from offline.loaders import kind_of
 from offline.observer import SILENT, Observer
 from offline.run.opened import OpenRun
 from offline.run.steps import ModelWork, model_work
 from offline.views.retrieval import lexical
 from readers.calls.caller import Caller, Prepared
 from readers.certificate import SAMPLE, spread
+from readers.engines import keeps_prefix_cache
 from readers.models.pins import find_tokenizer, fingerprint, identify, locate, missing
 from readers.models.served import CODEC_FOLDER, MessageBytes
 from readers.read import freeze_requests
@@ -96,7 +97,7 @@ def _without_model(experiment: ResolvedExperiment, observer: Observer) -> Resolv
     """
     if experiment.extractor is UNSET:
         return experiment
-    name = GRAMMARS.get(kind_of(experiment.data))
+    name = experiment.data.grammar
     grammar = load_yaml(find_config("grammars", name), GrammarForms) if name else GrammarForms(name="none", relations={})
     stand_in = f"the grammar {name}" if name else "every record unresolved"
     observer.say("extract", f"reckoned with {stand_in} in the model's place")
@@ -210,10 +211,9 @@ def _estimate(run: OpenRun, plan: ReaderPlan, views: Sequence[str], rates: Rates
 
 
 def _readings(reader: Reader) -> int:
-    """How often the certificate reads its sample: alone, in two orders of batches, twice more through vLLM's prefix cache."""
+    """How often the certificate reads its sample: alone, in two orders of batches, twice more through a prefix cache."""
     in_batches = 2 if reader.batch_size > 1 else 0
-    warm = 2 if reader.engine == "vllm" and reader.options.get("enable_prefix_caching", True) else 0
-    return 1 + in_batches + warm
+    return 1 + in_batches + (2 if keeps_prefix_cache(reader) else 0)
 
 
 def _pipelines(run: OpenRun, experiment: ResolvedExperiment, plan: ReaderPlan) -> dict[str, int]:

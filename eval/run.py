@@ -8,7 +8,7 @@ from pathlib import Path
 
 from msgspec import UNSET
 
-from eval.analysis.fallbacks import fallback_lines, fallbacks
+from eval.analysis.fallbacks import fallback_counts, fallback_lines
 from eval.analysis.populations import check_populations
 from eval.labels import commitment, labels_step
 from eval.score import score_run
@@ -141,7 +141,7 @@ def freeze(run: OpenRun, observer: Observer = SILENT) -> None:
     written = freeze_step(run, measure, name)
     questions = len(run.data.questions)
     observer.say("freeze", f"{_done(written)}: {len(run.experiment.views)} views, {questions} questions")
-    for line in fallback_lines(fallbacks(run, run.experiment.views), questions):
+    for line in fallback_lines(fallback_counts(run, run.experiment.views), questions):
         observer.say("freeze", line)
 
 

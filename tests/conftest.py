@@ -19,9 +19,11 @@ from tiny_retrieval import make_causal_reranker, make_cross_encoder, make_encode
 from worlds import HEADING, experiment, real_file
 
 from extract.frontends import extract
-from offline.config.experiment import FactConsolidationData, GrammarForms, ViewSettings
+from offline.config.experiment import ViewSettings
+from offline.config.frontend import GrammarForms
 from offline.config.yaml import find_config, load_yaml
 from offline.loaders import load
+from offline.loaders.factconsolidation import FactConsolidationData
 from offline.loaders.raw import RawSource
 from offline.memory import Memory
 from offline.records import Extraction, History, Question
