@@ -4,23 +4,37 @@ import io
 import json
 import os
 import re
+import runpy
 import shlex
 import sys
 from collections.abc import Callable
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import msgspec
 import typer
 from rich.console import Console
 
+try:
+    runpy.run_path(str(Path(__file__).resolve().with_name("offline") / "packages.py"))["bind"]()
+except ImportError as error:
+    if Path(sys.argv[0]).stem != "coldread":
+        raise
+    print(f"error: {error}", file=sys.stderr)
+    sys.exit(3)
+
 from eval.console.progress import Lines
 from eval.metrics import HEADLINE
+from eval.metrics.subem import substring_exact_match
 from offline.canonical import write_bytes
 from offline.errors import ColdreadError, CommandError, ConfigurationError, StorageError
 from offline.run.folder import REPORT, TOKENIZERS
-from offline.run.opened import OpenRun
+
+if TYPE_CHECKING:
+    from offline.run.opened import OpenRun
+
+__all__ = ["main", "substring_exact_match"]
 
 app = typer.Typer(
     help="Freeze what a reader may see, let pinned readers read it once, seal what they said, open the labels last.",
@@ -59,9 +73,15 @@ Limit = Annotated[int | None, typer.Option(help="Questions of each row, at most;
 _observer = Lines(Console(stderr=True))
 
 
-def _published(folder: Path) -> OpenRun:
+def _open(folder: Path, may_lack: frozenset[str] = frozenset()) -> "OpenRun":
+    from offline.run.opened import OpenRun
+
+    return OpenRun(folder, may_lack=may_lack)
+
+
+def _published(folder: Path) -> "OpenRun":
     """A run for a command that needs no tokenizer: it may have been published without the tokenizers' files."""
-    return OpenRun(folder, may_lack=TOKENIZERS)
+    return _open(folder, TOKENIZERS)
 
 
 def _print(as_json: bool, result: object, human: Callable[[Console], None]) -> None:
@@ -102,7 +122,7 @@ def run(
         estimate = estimates.dry_run(plan, estimates.Rates(input_rate, output_rate), _observer)
         _print(as_json, estimate, lambda console: print_estimate(console, estimate))
         return
-    folder = OpenRun(out or steps.default_out(plan.experiment))
+    folder = _open(out or steps.default_out(plan.experiment))
     with _observer.bars() as observer:
         steps.run_all(folder, plan, until, observer)
     if until != "score" or not plan.experiment.readers:
@@ -124,7 +144,7 @@ def load(
     """Write histories and questions, and the labels apart from them."""
     from eval import run as steps
 
-    place = OpenRun(folder)
+    place = _open(folder)
     if experiment is not None:
         steps.start(place, steps.make_plan(experiment, data, limit), _observer)
     elif limit is not None:
@@ -148,7 +168,7 @@ def extract(
     """Turn statements into triples with the experiment's frontend, or compare those triples with a reference."""
     from eval import run as steps
 
-    place = OpenRun(folder)
+    place = _open(folder)
     if against is not None:
         _extract_against(place, against, gold, as_json)
         return
@@ -159,7 +179,7 @@ def extract(
     _print(as_json, steps.StepDone(str(folder), "extract"), lambda console: None)
 
 
-def _extract_against(place: OpenRun, against: str, gold: bool, as_json: bool) -> None:
+def _extract_against(place: "OpenRun", against: str, gold: bool, as_json: bool) -> None:
     from eval.console import extraction as tables
     from eval.extraction.against import compare_extractions, find_reference
     from eval.labels import open_labels
@@ -207,7 +227,7 @@ def encode(
 
     if batch_size is not None and not check:
         raise CommandError("--batch-size goes with --check; a run's own batch size stands in its experiment")
-    place = OpenRun(folder)
+    place = _open(folder)
     with place.lock(), _observer.bars() as observer:
         if check:
             found = recheck(place, batch_size, observer)
@@ -230,7 +250,7 @@ def freeze(
     from eval.replay import check_packets
     from readers.read import make_measure
 
-    place = OpenRun(folder)
+    place = _open(folder)
     done = steps.StepDone(str(folder), "freeze")
     if check:
         done = msgspec.structs.replace(done, packets_identical=check_packets(place, make_measure(place)[0]))
@@ -251,7 +271,7 @@ def read(
     from eval import run as steps
     from readers.seal import read_seal
 
-    place = OpenRun(folder)
+    place = _open(folder)
     with place.lock(), _observer.bars() as observer:
         steps.read_all(place, reader, observer)
     seals = {name: read_seal(place, name).root for name in place.sealed_readers()}
@@ -269,7 +289,7 @@ def probe(
     from eval import run as steps
     from eval.console.models import certificate as print_certificate
 
-    place = OpenRun(folder)
+    place = _open(folder)
     with place.lock():
         experiment = place.experiment
         name = reader or next((plan.reader.name for plan in experiment.readers), "")
@@ -308,7 +328,7 @@ def score(
 
 
 def _score_others(
-    place: OpenRun,
+    place: "OpenRun",
     file: Path,
     name: str | None,
     fields: tuple[str | None, str | None, str | None],
@@ -330,7 +350,7 @@ def _score_others(
     _print(as_json, msgspec.structs.replace(result, items=msgspec.UNSET), lambda console: tables.unsealed(console, result))
 
 
-def _check_out(place: OpenRun, out: Path, *inputs: Path) -> None:
+def _check_out(place: "OpenRun", out: Path, *inputs: Path) -> None:
     """ConfigurationError for an --out that would change the run, or what is read."""
     if out.resolve().is_relative_to(place.path.resolve()):
         raise ConfigurationError(f"--out {out} lies in the run, which holds nothing but its steps; choose another place")
@@ -412,7 +432,7 @@ def replay(
     """Audit a sealed run: files, extraction, packets, token ids, output text, scores. Writes nothing."""
     from eval.replay import replay as audit
 
-    links = audit(OpenRun(folder), tokens=tokens, tokenizers=tokenizer, observer=_observer)
+    links = audit(_open(folder), tokens=tokens, tokenizers=tokenizer, observer=_observer)
     skipped = list(dict.fromkeys(link.link for link in links if link.skipped))
     sealed = any(link.link == "seal" for link in links)
     left = f"; skipped: {', '.join(skipped)}" if skipped else "" if sealed else "; no reader is sealed"
