@@ -3,7 +3,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from conftest import Install
+from installed import Install
 from worlds import experiment, memory, question, show
 
 from offline.config.experiment import PlainData, PluginData, RetrievalSettings
