@@ -1,15 +1,21 @@
-"""A small HTTP server that answers as a test tells it to, and notes what it was asked."""
+"""A small HTTP server (pytest-httpserver) that answers as a test tells it to, and notes what it was asked."""
 
 import json
-import sys
+import re
+import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler
-from socketserver import ThreadingTCPServer
+from dataclasses import dataclass
 from typing import Any
+
+from pytest_httpserver import HTTPServer
+from werkzeug import Request, Response
+from werkzeug.serving import WSGIRequestHandler
+
+# A body does not wait until its head was received.
+WSGIRequestHandler.disable_nagle_algorithm = True
 
 
 @dataclass(frozen=True)
@@ -29,22 +35,27 @@ class Reply:
     body: Any
 
 
-@dataclass
-class Double:
+class Double(HTTPServer):
     """The server. `answer` gets a POST and how many came before it; what is not under `pages` is not found."""
 
-    answer: Callable[[Asked, int], Reply]
-    pages: dict[str, Any] = field(default_factory=lambda: {"/v1/models": {"data": [{"id": "m", "root": "/secret/place"}]}})
-    asked: list[Asked] = field(default_factory=list)
-    together: int = 0
-    busiest: int = 0
-    port: int = 0
-    lock: threading.Lock = field(default_factory=threading.Lock)
+    def __init__(self, answer: Callable[[Asked, int], Reply], port: int, pages: dict[str, Any]) -> None:
+        super().__init__(host="127.0.0.1", port=port, threaded=True)
+        self.answer = answer
+        self.pages: dict[str, Any] = {"/v1/models": {"data": [{"id": "m", "root": "/secret/place"}]}, **pages}
+        self.asked: list[Asked] = []
+        self.together = self.busiest = 0
+        self.lock = threading.Lock()
+        self.expect_request(re.compile("")).respond_with_handler(self._respond)
 
     @property
     def url(self) -> str:
         """Its base URL."""
-        return f"http://127.0.0.1:{self.port}/v1"
+        return self.url_for("/v1")
+
+    def thread_target(self) -> None:
+        """As the library's, but it stops without delay."""
+        assert self.server is not None
+        self.server.serve_forever(poll_interval=0.02)
 
     def take(self, asked: Asked) -> Reply:
         """Note a request and answer it."""
@@ -59,67 +70,24 @@ class Double:
             with self.lock:
                 self.together -= 1
 
-
-class _Server(ThreadingTCPServer):
-    # Not http.server's own, which looks up the host's name.
-    allow_reuse_address = True
-    daemon_threads = True
-    request_queue_size = 64
-
-    def handle_error(self, request: Any, client_address: Any) -> None:
-        # A reader process that was killed hangs up; anything else is a fault of the test.
-        if not isinstance(sys.exception(), ConnectionError):
-            super().handle_error(request, client_address)
-
-
-def _handler(double: Double) -> type[BaseHTTPRequestHandler]:
-    class Handler(BaseHTTPRequestHandler):
-        protocol_version = "HTTP/1.1"
-        # Head and body leave together; apart, the second waits for the first one's receipt.
-        wbufsize = -1
-
-        def _send(self, reply: Reply) -> None:
-            if reply.body is None:
-                self.close_connection = True
-                return
-            data = reply.body if isinstance(reply.body, bytes) else json.dumps(reply.body).encode()
-            self.send_response(reply.status)
-            self.send_header("Content-Type", "application/json")
-            self.send_header("Content-Length", str(len(data)))
-            self.end_headers()
-            self.wfile.write(data)
-
-        def do_GET(self) -> None:
-            page = double.pages.get(self.path)
-            missing = Reply(404, {"detail": "Not Found"})
-            self._send(missing if page is None else page if isinstance(page, Reply) else Reply(200, page))
-
-        def do_POST(self) -> None:
-            body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
-            self._send(
-                double.take(Asked(self.path, {k.lower(): v for k, v in self.headers.items()}, json.loads(body or b"{}")))
-            )
-
-        def log_message(self, *arguments: Any) -> None:
-            pass
-
-    return Handler
+    def _respond(self, request: Request) -> Response:
+        if request.method == "GET":
+            page = self.pages.get(request.path, Reply(404, {"detail": "Not Found"}))
+            reply = page if isinstance(page, Reply) else Reply(200, page)
+        else:
+            headers = {name.lower(): value for name, value in request.headers.items()}
+            reply = self.take(Asked(request.path, headers, json.loads(request.get_data() or b"{}")))
+        if reply.body is None:
+            request.environ["werkzeug.socket"].shutdown(socket.SHUT_RDWR)
+        data = reply.body if isinstance(reply.body, bytes) else json.dumps(reply.body)
+        return Response(data, reply.status, content_type="application/json")
 
 
 @contextmanager
 def serve(answer: Callable[[Asked, int], Reply], port: int = 0, **pages: Any) -> Iterator[Double]:
     """A running double on a port of its own, or on a given one."""
-    double = Double(answer)
-    double.pages.update(pages)
-    server = _Server(("127.0.0.1", port), _handler(double))
-    double.port = server.server_address[1]
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True)
-    thread.start()
-    try:
+    with Double(answer, port, pages) as double:
         yield double
-    finally:
-        server.shutdown()
-        server.server_close()
 
 
 def said(text: Any, finish_reason: str | None = "stop", **more: Any) -> Reply:
