@@ -51,8 +51,12 @@ def make_folder(
     """
     folder.mkdir(parents=True, exist_ok=True)
     make_tokenizer(folder, template=template)
-    ids = {"bos_token_id": 0, "eos_token_id": 1, "pad_token_id": 5}
-    (folder / "config.json").write_text(json.dumps({"model_type": "llama", "max_position_embeddings": window, **ids}))
+    config = {
+        **{"model_type": "llama", "architectures": ["LlamaForCausalLM"], "dtype": "float32", "vocab_size": len(SPECIALS) + 256},
+        **{"hidden_size": 8, "intermediate_size": 8, "num_hidden_layers": 1, "num_attention_heads": 1},
+        **{"max_position_embeddings": window, "bos_token_id": 0, "eos_token_id": 1, "pad_token_id": 5},
+    }
+    (folder / "config.json").write_text(json.dumps(config))
     (folder / "model.safetensors").write_bytes(b"\x02\0\0\0\0\0\0\0{}")
     if generation is not None:
         (folder / "generation_config.json").write_text(json.dumps(generation))
