@@ -6,19 +6,16 @@ import os
 import re
 import shlex
 import sys
-import time
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any, Protocol
+from typing import Annotated, Any
 
 import msgspec
 import typer
 from rich.console import Console
-from rich.markup import escape
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
+from eval.console.progress import Lines
 from offline.canonical import write_bytes
 from offline.errors import ColdreadError, CommandError, ConfigurationError, StorageError
 from offline.run.folder import REPORT, TOKENIZERS
@@ -35,12 +32,30 @@ app = typer.Typer(
     "outputs, scores, seal).",
 )
 
+
+def _version(asked: bool) -> None:
+    if asked:
+        from importlib.metadata import version
+
+        print(f"coldread {version('coldread')}")
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    version: Annotated[
+        bool, typer.Option("--version", is_eager=True, callback=_version, help="Print the version and exit.")
+    ] = False,
+) -> None:
+    """Options that stand before a command."""
+
+
 RunArgument = Annotated[Path, typer.Argument(metavar="RUN", help="A run folder.")]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object on standard output.")]
 Data = Annotated[Path | None, typer.Option(help="Raw rows: a .json, .jsonl or .parquet file (else the hub).")]
 Limit = Annotated[int | None, typer.Option(help="Questions of each row, at most; part of the configuration.")]
 
-_messages = Console(stderr=True)
+_observer = Lines(Console(stderr=True))
 
 
 def _published(folder: Path) -> OpenRun:
@@ -48,78 +63,15 @@ def _published(folder: Path) -> OpenRun:
     return OpenRun(folder, may_lack=TOKENIZERS)
 
 
-def _say(step: str, what: str) -> None:
-    _messages.print(f"[bold]{step:>8}[/bold]  {escape(what)}", highlight=False, soft_wrap=True)
-
-
-def _print(as_json: bool, result: dict[str, Any], human: Callable[[Console], None]) -> None:
+def _print(as_json: bool, result: object, human: Callable[[Console], None]) -> None:
     if as_json:
-        print(json.dumps(result, indent=1))
+        from eval.results import as_json as encode
+
+        print(encode(result))
     else:
         # A table is never cut to a narrower terminal: a number without its end is worse than a wrapped line.
         human(Console(width=max(100, Console().width)))
     sys.stdout.flush()
-
-
-class _Tell(Protocol):
-    """Told of progress: (done, in all). doing: what has to be done before the next of them is; it may take minutes."""
-
-    def __call__(self, done: int, total: int, doing: str = "") -> None: ...
-
-
-@contextmanager
-def _bars(step: str, unit: str) -> Iterator[Callable[[str], _Tell]]:
-    """A bar for each model on a terminal; elsewhere plain lines, at most one in ten seconds. (done, in all) of `unit`."""
-    if not _messages.is_terminal:
-        yield lambda model: _plain(step, model, unit)
-        return
-    columns = (
-        TextColumn(f"{step:>8}  {{task.description}}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeElapsedColumn(),
-        TimeRemainingColumn(),
-    )
-    with Progress(*columns, console=_messages) as bar:
-
-        def start(model: str) -> _Tell:
-            task = bar.add_task(escape(model), total=None)
-
-            def tell(done: int, total: int, doing: str = "") -> None:
-                bar.update(task, completed=done, total=total, description=escape(f"{model}: {doing}" if doing else model))
-
-            return tell
-
-        yield start
-
-
-def _plain(step: str, model: str, unit: str) -> _Tell:
-    last = 0.0
-
-    def tell(done: int, total: int, doing: str = "") -> None:
-        nonlocal last
-        if doing:
-            _say(step, f"{model}: {doing}, {done} of {total} {unit} done")
-        elif time.monotonic() - last >= 10 or done == total:
-            last = time.monotonic()
-            _say(step, f"{model}: {done} of {total} {unit}")
-
-    return tell
-
-
-_WAITING = {"starting": "starting its engine", "probing": "probing its engine"}
-
-
-@contextmanager
-def _progress() -> Iterator[Callable[[str], Callable[[str, int, int], None]]]:
-    """Of readers, whose engines are started and probed before they read."""
-    with _bars("read", "requests") as bars:
-
-        def start(reader: str) -> Callable[[str, int, int], None]:
-            tell = bars(reader)
-            return lambda doing, done, total: tell(done, total, _WAITING.get(doing, ""))
-
-        yield start
 
 
 @app.command()
@@ -139,28 +91,25 @@ def run(
     """Do everything: load, extract, encode, freeze, read, score. Steps that are up to date are skipped."""
     from eval import dry_run as estimates
     from eval import run as steps
+    from eval.analysis.summary import score_summary
     from eval.console.dry_run import estimate as print_estimate
     from eval.console.scores import scores as print_scores
-    from eval.score import score_summary
 
     plan = steps.make_plan(experiment, data, limit)
     steps.check_until(until)
     if dry_run:
-        estimate = estimates.dry_run(plan, _say, estimates.Rates(input_rate, output_rate))
+        estimate = estimates.dry_run(plan, estimates.Rates(input_rate, output_rate), _observer)
         _print(as_json, estimate, lambda console: print_estimate(console, estimate))
         return
     folder = OpenRun(out or steps.default_out(plan.experiment))
-    with _bars("extract", "calls") as extracting, _bars("encode", "texts") as encoding, _progress() as progress:
-        steps.run_all(folder, plan, until, _say, steps.Watch(extracting, encoding, progress))
-    scored = until == "score" and bool(plan.experiment.readers)
-    summary = score_summary(folder) if scored else {}
-    _print(
-        as_json,
-        {"run": str(folder.path), **summary},
-        lambda console: print_scores(console, folder) if scored else None,
-    )
-    if scored:
-        _say("done", f"{folder.path}: audit it with `coldread replay {shlex.quote(str(folder.path))}`")
+    with _observer.bars() as observer:
+        steps.run_all(folder, plan, until, observer)
+    if until != "score" or not plan.experiment.readers:
+        _print(as_json, {"run": str(folder.path)}, lambda console: None)
+    else:
+        summary = score_summary(folder)
+        _print(as_json, summary, lambda console: print_scores(console, summary))
+        _observer.say("done", f"{folder.path}: audit it with `coldread replay {shlex.quote(str(folder.path))}`")
 
 
 @app.command()
@@ -176,12 +125,12 @@ def load(
 
     place = OpenRun(folder)
     if experiment is not None:
-        steps.start(place, steps.make_plan(experiment, data, limit), _say)
+        steps.start(place, steps.make_plan(experiment, data, limit), _observer)
     elif limit is not None:
         raise CommandError("--limit is part of the configuration; give it together with --experiment")
     else:
         with place.lock():
-            steps.load(place, data, _say)
+            steps.load(place, data, _observer)
     _print(as_json, {"run": str(folder), "step": "load"}, lambda console: None)
 
 
@@ -204,8 +153,8 @@ def extract(
         return
     if gold:
         raise CommandError("--gold goes with --against REFERENCE")
-    with place.lock(), _bars("extract", "calls") as progress:
-        steps.extract(place, _say, progress)
+    with place.lock(), _observer.bars() as observer:
+        steps.extract(place, observer)
     _print(as_json, {"run": str(folder), "step": "extract"}, lambda console: None)
 
 
@@ -259,13 +208,13 @@ def encode(
         raise CommandError("--batch-size goes with --check; a run's own batch size stands in its experiment")
     place = OpenRun(folder)
     result: dict[str, Any] = {"run": str(folder), "step": "encode"}
-    with place.lock(), _bars("encode", "texts") as progress:
+    with place.lock(), _observer.bars() as observer:
         if check:
-            result |= recheck(place, batch_size, progress("again"))
+            result |= recheck(place, batch_size, observer)
         else:
-            steps.encode(place, _say, progress)
+            steps.encode(place, observer)
             if model_work(place.experiment) == ModelWork((), ()):
-                _say("encode", "nothing to do: no view of this run needs an embedding model or a reranker")
+                observer.say("encode", "nothing to do: no view of this run needs an embedding model or a reranker")
     _print(as_json, result, lambda console: print_recheck(console, result) if check else None)
 
 
@@ -284,10 +233,10 @@ def freeze(
     result: dict[str, Any] = {"run": str(folder), "step": "freeze"}
     if check:
         result["packets_identical"] = check_packets(place, make_measure(place)[0])
-        _say("freeze", f"{result['packets_identical']} packets derived again, all identical")
+        _observer.say("freeze", f"{result['packets_identical']} packets derived again, all identical")
     else:
         with place.lock():
-            steps.freeze(place, _say)
+            steps.freeze(place, _observer)
     _print(as_json, result, lambda console: None)
 
 
@@ -302,8 +251,8 @@ def read(
     from readers.seal import read_seal
 
     place = OpenRun(folder)
-    with place.lock(), _progress() as progress:
-        steps.read_all(place, reader, _say, progress)
+    with place.lock(), _observer.bars() as observer:
+        steps.read_all(place, reader, observer)
     seals = {name: read_seal(place, name).root for name in place.sealed_readers()}
     _print(as_json, {"run": str(folder), "step": "read", "seals": seals}, lambda console: None)
 
@@ -342,8 +291,9 @@ def score(
     as_json: Json = False,
 ) -> None:
     """Open the labels and score sealed predictions, or those of a file. Refuses an unsealed or altered run."""
+    from eval.analysis.summary import score_summary
     from eval.console.scores import scores as print_scores
-    from eval.score import score_run, score_summary
+    from eval.score import score_run
 
     place = _published(folder)
     if predictions is not None:
@@ -353,7 +303,8 @@ def score(
         raise CommandError("--name, --id-field, --text-field, --by and --out go with --predictions FILE")
     with place.lock():
         score_run(place)
-    _print(as_json, score_summary(place), lambda console: print_scores(console, place))
+    summary = score_summary(place)
+    _print(as_json, summary, lambda console: print_scores(console, summary))
 
 
 def _score_others(
@@ -416,8 +367,8 @@ def coverage(
 
     def human(console: Console) -> None:
         tables.coverage(console, result, by)
-        if at:
-            tables.curve(console, result)
+        if result.curve is not msgspec.UNSET:
+            tables.curve(console, result.curve)
 
     _print(as_json, result, human)
 
@@ -429,6 +380,7 @@ def labels(folder: RunArgument, as_json: Json = False) -> None:
     from eval.analysis.populations import population_names
     from eval.console import labels as tables
     from eval.labels import open_labels
+    from eval.records import Score
     from eval.score import read_all_scores
     from offline.errors import StateError
 
@@ -437,10 +389,10 @@ def labels(folder: RunArgument, as_json: Json = False) -> None:
         place.fresh("extraction")
         names = population_names(place)
         try:
-            scores, note = read_all_scores(place), {}
+            scores: list[Score] | str = read_all_scores(place)
         except StateError as error:
-            scores, note = None, {"note": str(error)}
-        result = note | audit_labels(place, open_labels(place, "labels"), names, scores)
+            scores = str(error)
+        result = audit_labels(place, open_labels(place, "labels"), names, scores)
     _print(as_json, result, lambda console: tables.labels(console, result))
 
 
@@ -460,17 +412,12 @@ def replay(
     """Audit a sealed run: files, extraction, packets, token ids, output text, scores. Writes nothing."""
     from eval.replay import replay as audit
 
-    links: list[dict[str, str]] = []
-
-    def report(link: str, detail: str) -> None:
-        links.append({"link": link, "detail": detail})
-        _say(link, detail)
-
-    skipped = audit(OpenRun(folder), report, tokens=tokens, tokenizers=tokenizer)
-    sealed = any(link["link"] == "seal" for link in links)
+    links = audit(OpenRun(folder), tokens=tokens, tokenizers=tokenizer, observer=_observer)
+    skipped = list(dict.fromkeys(link.link for link in links if link.skipped))
+    sealed = any(link.link == "seal" for link in links)
     left = f"; skipped: {', '.join(skipped)}" if skipped else "" if sealed else "; no reader is sealed"
-    _say("done", f"what was checked replays{left}" if left else "every link replays")
-    _print(as_json, {"run": str(folder), "links": links, "skipped": list(skipped)}, lambda console: None)
+    _observer.say("done", f"what was checked replays{left}" if left else "every link replays")
+    _print(as_json, {"run": str(folder), "links": msgspec.to_builtins(links), "skipped": skipped}, lambda console: None)
 
 
 @app.command()
@@ -570,6 +517,7 @@ def report(
     as_json: Json = False,
 ) -> None:
     """Write a scored run as one page: tables, plots, every question. It asks the network for nothing. Opens no label."""
+    from eval.analysis.summary import score_summary
     from eval.console.scores import scores as print_scores
     from eval.report.page import write_report
 
@@ -578,11 +526,9 @@ def report(
         _check_out(place, out)
     with place.lock():
         result = write_report(place, out)
-    _print(as_json, result, lambda console: print_scores(console, place))
-    _say(
-        "report",
-        f"{result['report']}: {result['bytes'] / 1e6:.1f} MB, {result['questions']} questions, {result['answers']} answers",
-    )
+    _print(as_json, result, lambda console: print_scores(console, score_summary(place)))
+    made = f"{result.bytes / 1e6:.1f} MB, {result.questions} questions, {result.answers} answers"
+    _observer.say("report", f"{result.report}: {made}")
 
 
 @app.command()
@@ -653,7 +599,7 @@ def pin(
     found = describe(model, revision, pinned)
     if write is not None:
         write_pin(write, found.model)
-        _say("pin", f"written into {write}")
+        _observer.say("pin", f"written into {write}")
     result = msgspec.to_builtins(found)
     _print(as_json, result, lambda console: print_pin(console, result))
 
@@ -675,14 +621,14 @@ def main() -> None:
     try:
         app(standalone_mode=True)
     except ColdreadError as error:
-        _messages.print(f"error: {error}", style="red", markup=False, highlight=False, soft_wrap=True)
+        _observer.console.print(f"error: {error}", style="red", markup=False, highlight=False, soft_wrap=True)
         if "--json" in sys.argv:
             _print_error(error)
         sys.exit(error.exit_code)
     except BrokenPipeError:
         sys.exit(1)
     except OSError as error:
-        _messages.print(f"error: {error}", style="red", markup=False, highlight=False, soft_wrap=True)
+        _observer.console.print(f"error: {error}", style="red", markup=False, highlight=False, soft_wrap=True)
         sys.exit(StorageError.exit_code)
 
 

@@ -6,7 +6,7 @@ be reached, so that tokens are counted and not guessed.
 
 import shutil
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,22 +14,24 @@ from typing import Any
 from msgspec import UNSET
 from msgspec.structs import replace
 
-from eval.extraction.against import GRAMMARS, with_grammar
-from eval.run import Plan, Say, Watch, run_all
+from eval.extraction.against import with_grammar
+from eval.run import Plan, run_all
 from extract.frontends import check_frontend, distinct_texts
 from extract.frontends.llm import plan as plan_calls
 from extract.pipelines.schedule import run_pipelines
 from offline.config.calls import Extractor
-from offline.config.experiment import GrammarForms, ReaderPlan, ResolvedExperiment, RetrievalSettings
+from offline.config.experiment import ReaderPlan, ResolvedExperiment, RetrievalSettings
+from offline.config.frontend import GrammarForms
 from offline.config.models import Encoder, Reader, Reranker
 from offline.config.yaml import find_config, load_yaml
 from offline.errors import ModelError
-from offline.loaders import kind_of
+from offline.observer import SILENT, Observer
 from offline.run.opened import OpenRun
 from offline.run.steps import ModelWork, model_work
 from offline.views.retrieval import lexical
 from readers.calls.caller import Caller, Prepared
 from readers.certificate import SAMPLE, spread
+from readers.engines import keeps_prefix_cache
 from readers.models.pins import find_tokenizer, fingerprint, identify, locate, missing
 from readers.models.served import CODEC_FOLDER, MessageBytes
 from readers.read import freeze_requests
@@ -49,7 +51,7 @@ class Rates:
     output: int = 0
 
 
-def dry_run(plan: Plan, say: Say, rates: Rates) -> dict[str, Any]:
+def dry_run(plan: Plan, rates: Rates, observer: Observer = SILENT) -> dict[str, Any]:
     """What the run would cost, reader by reader. What pipelines ask after their first calls depends on the answers.
 
     A view that ranks by a model is reckoned as the one that BM25 gives in its place, of about the same length.
@@ -60,13 +62,13 @@ def dry_run(plan: Plan, say: Say, rates: Rates) -> dict[str, Any]:
     # Four characters a token, as everywhere here.
     stand_ins = {view: lexical(view, 4 * numbers.chunk_tokens) for view in wanted.views}
     experiment = replace(
-        _without_model(wanted, say),
+        _without_model(wanted, observer),
         views=tuple(dict.fromkeys(stand_ins.values())),
         readers=tuple(replace(p, views=tuple(dict.fromkeys(stand_ins[view] for view in p.views))) for p in wanted.readers),
     )
     with tempfile.TemporaryDirectory(prefix="coldread-dry-run-") as name:
         run = OpenRun(Path(name) / "run")
-        run_all(run, Plan(experiment, plan.data), "freeze", say, Watch(_silent, _silent, _silent))
+        run_all(run, Plan(experiment, plan.data), "freeze", observer)
         extraction = _extraction(run, wanted, rates)
         readers = {}
         for given, plain in zip(wanted.readers, experiment.readers, strict=True):
@@ -88,16 +90,17 @@ def dry_run(plan: Plan, say: Say, rates: Rates) -> dict[str, Any]:
     }
 
 
-def _without_model(experiment: ResolvedExperiment, say: Say) -> ResolvedExperiment:
+def _without_model(experiment: ResolvedExperiment, observer: Observer) -> ResolvedExperiment:
     """The experiment with a grammar in the place of a model that extracts: that of its kind of data, else one without a form.
 
     Without a form every record stays unresolved, and structured views are reckoned as long as the whole history.
     """
     if experiment.extractor is UNSET:
         return experiment
-    name = GRAMMARS.get(kind_of(experiment.data))
+    name = experiment.data.grammar
     grammar = load_yaml(find_config("grammars", name), GrammarForms) if name else GrammarForms(name="none", relations={})
-    say("extract", f"reckoned with {f'the grammar {name}' if name else 'every record unresolved'} in the model's place")
+    stand_in = f"the grammar {name}" if name else "every record unresolved"
+    observer.say("extract", f"reckoned with {stand_in} in the model's place")
     return with_grammar(experiment, grammar)
 
 
@@ -133,10 +136,6 @@ def _extraction(run: OpenRun, experiment: ResolvedExperiment, rates: Rates) -> d
 
 def _unanswered(calls: Sequence[Prepared]) -> list[Output]:
     return [Output(ids=(), finish_reason="error", error="planned, not made") for _ in calls]
-
-
-def _silent(model: str) -> Callable[..., None]:
-    return lambda *counts: None
 
 
 def _encoding(run: OpenRun, experiment: ResolvedExperiment, numbers: RetrievalSettings, work: ModelWork) -> dict[str, Any]:
@@ -212,10 +211,9 @@ def _estimate(run: OpenRun, plan: ReaderPlan, views: Sequence[str], rates: Rates
 
 
 def _readings(reader: Reader) -> int:
-    """How often the certificate reads its sample: alone, in two orders of batches, twice more through vLLM's prefix cache."""
+    """How often the certificate reads its sample: alone, in two orders of batches, twice more through a prefix cache."""
     in_batches = 2 if reader.batch_size > 1 else 0
-    warm = 2 if reader.engine == "vllm" and reader.options.get("enable_prefix_caching", True) else 0
-    return 1 + in_batches + warm
+    return 1 + in_batches + (2 if keeps_prefix_cache(reader) else 0)
 
 
 def _pipelines(run: OpenRun, experiment: ResolvedExperiment, plan: ReaderPlan) -> dict[str, int]:

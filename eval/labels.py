@@ -13,14 +13,14 @@ import msgspec
 from eval.metrics.normalise import checked_golds
 from eval.records import Label, LabelOpening
 from offline.canonical import read_lines, self_digest, write_lines
-from offline.config.experiment import FactConsolidationData, PlainData, ResolvedExperiment, SyntheticData, VersionsData
+from offline.config.experiment import ResolvedExperiment
 from offline.errors import AlteredError, DataError, LabelError
-from offline.loaders import kind_of
-from offline.loaders.factconsolidation import named_rows
-from offline.loaders.plain import question_id
+from offline.loaders import KINDS, kind_of
+from offline.loaders.factconsolidation import FactConsolidationData, named_rows
+from offline.loaders.plain import PlainData, question_id
 from offline.loaders.raw import RawSource
-from offline.loaders.synthetic import World, draw_world
-from offline.loaders.versions import draw_versions
+from offline.loaders.synthetic import SyntheticData, World, draw_world
+from offline.loaders.versions import VersionsData, draw_versions
 from offline.registry import Registry
 from offline.run.opened import OpenRun
 from offline.run.steps import data_inputs
@@ -32,10 +32,13 @@ LEDGER = "ledger.jsonl"
 # (question id, golds, where it stands)
 RawLabel = tuple[str, list[str], str]
 LabelSource = Callable[[Any, RawSource | None], Iterator[RawLabel]]
-LABELS: Registry[LabelSource] = Registry("label source", "coldread.labels")
+LABELS: Registry[LabelSource] = Registry(
+    "label source",
+    "coldread.labels",
+    {kind: f"eval.labels:{kind}_labels" for kind in KINDS},
+)
 
 
-@LABELS.register("factconsolidation")
 def factconsolidation_labels(data: FactConsolidationData, source: RawSource | None) -> Iterator[RawLabel]:
     """The `answers` column, one list of strings (or one string) for each question."""
     assert source is not None
@@ -55,7 +58,6 @@ class PlainAnswers(msgspec.Struct):
     answers: list[str] = []
 
 
-@LABELS.register("plain")
 def plain_labels(data: PlainData, source: RawSource | None) -> Iterator[RawLabel]:
     """The `answers` field of each question."""
     assert source is not None
@@ -81,13 +83,11 @@ def simulate(world: World) -> dict[str, str]:
     return golds
 
 
-@LABELS.register("synthetic")
 def synthetic_labels(data: SyntheticData, source: RawSource | None) -> Iterator[RawLabel]:
     """Gold answers by simulation."""
     yield from _simulated(draw_world(data, index) for index in range(len(data.statements)))
 
 
-@LABELS.register("versions")
 def versions_labels(data: VersionsData, source: RawSource | None) -> Iterator[RawLabel]:
     """Gold answers by simulation."""
     yield from _simulated(draw_versions(data))

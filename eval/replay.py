@@ -5,7 +5,7 @@ error whose class (and exit code) says which link broke. Nothing is written, the
 read-only copy.
 """
 
-from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +34,7 @@ from offline.errors import (
     SealLinkError,
 )
 from offline.memory import Measure
+from offline.observer import SILENT, Observer
 from offline.records import Packet
 from offline.run.folder import REPORT, TOKENIZERS
 from offline.run.manifest import check_files, read_manifest
@@ -59,12 +60,35 @@ from readers.seal import (
 from readers.sealed import sealed_reader
 from readers.tokens.chat import ChatTokenizer, tokenizer_at
 
-# (link, how many of what were checked)
-Report = Callable[[str, str], None]
 # How the detail of a link begins that was not checked.
 SKIPPED = "skipped"
 # Frontends that a replay runs again, those that ask a model on its recorded answers: ours.
 REPLAYED_FRONTENDS = ("grammar", "llm", "hybrid")
+
+
+@dataclass(frozen=True)
+class Link:
+    """One link of the chain that was looked at. detail: how many of what were checked, or why nothing was."""
+
+    link: str
+    detail: str
+
+    @property
+    def skipped(self) -> bool:
+        """Whether it was left unchecked because the caller asked for that."""
+        return self.detail.startswith(SKIPPED)
+
+
+class _Links(Observer):
+    """Keeps every link, and passes it on."""
+
+    def __init__(self, observer: Observer) -> None:
+        self._observer = observer
+        self.found: list[Link] = []
+
+    def say(self, step: str, what: str) -> None:
+        self.found.append(Link(step, what))
+        self._observer.say(step, what)
 
 
 def check_packets(run: OpenRun, measure: Measure) -> int:
@@ -86,20 +110,16 @@ def check_packets(run: OpenRun, measure: Measure) -> int:
     return sum(map(len, frozen.packets.values()))
 
 
-def replay(run: OpenRun, say: Report, *, tokens: bool = True, tokenizers: Path | None = None) -> tuple[str, ...]:
-    """Replay a run; the links that were skipped. A ReplayError, AlteredError or StateError says what is wrong.
+def replay(
+    run: OpenRun, *, tokens: bool = True, tokenizers: Path | None = None, observer: Observer = SILENT
+) -> tuple[Link, ...]:
+    """Replay a run; its links in order. A ReplayError, AlteredError or StateError says what is wrong.
 
     `tokens=False` needs no tokenizer.
 
     tokenizers: a folder to take tokenizer files from, for a run published without them.
     """
-    skipped: dict[str, None] = {}
-
-    def report(link: str, detail: str) -> None:
-        if detail.startswith(SKIPPED):
-            skipped[link] = None
-        say(link, detail)
-
+    links = _Links(observer)
     experiment = run.experiment
     kept = _tokenizers(experiment)
     elsewhere = {} if tokenizers is None else {folder: tokenizer_at(name, tokenizers) for folder, name in kept.items()}
@@ -111,32 +131,34 @@ def replay(run: OpenRun, say: Report, *, tokens: bool = True, tokenizers: Path |
             "or leave them out, `--no-tokens`"
         )
     files = sum(len(read_manifest(path.parent).files) for path in run.path.rglob("manifest.json"))
-    report("files", f"{files} files, {len(seals)} seals")
-    _replay_extraction(run, report, tokens=tokens)
-    _replay_models(run, report)
+    links.say("files", f"{files} files, {len(seals)} seals")
+    _replay_extraction(run, links, tokens=tokens)
+    _replay_models(run, links)
     needs_tokens = experiment.settings.length_unit == "tokens"
     if needs_tokens and not tokens:
-        report("packets", "skipped: random_disjoint matches tokens, and --no-tokens was given")
+        links.say("packets", "skipped: random_disjoint matches tokens, and --no-tokens was given")
     else:
         measure, _ = make_measure(run)
-        report("packets", f"{check_packets(run, measure)} packets")
+        links.say("packets", f"{check_packets(run, measure)} packets")
     for plan in experiment.readers:
         if tokens:
             at = run.files_of(f"reads/{plan.reader.name}/tokenizer")
-            _replay_tokens(run, plan, at, report)
-            _replay_pipelines(run, plan, at, report)
+            _replay_tokens(run, plan, at, links)
+            _replay_pipelines(run, plan, at, links)
         else:
-            report("tokens", f"{SKIPPED} for {plan.reader.name}: --no-tokens was given")
+            links.say("tokens", f"{SKIPPED} for {plan.reader.name}: --no-tokens was given")
             if plan.pipelines:
-                report("pipelines", f"{SKIPPED} for {plan.reader.name}: their calls are token ids, and --no-tokens was given")
-        _replay_seal(run, plan, report)
+                links.say(
+                    "pipelines", f"{SKIPPED} for {plan.reader.name}: their calls are token ids, and --no-tokens was given"
+                )
+        _replay_seal(run, plan, links)
     if run.has("scores"):
-        _replay_scores(run, report)
+        _replay_scores(run, links)
     else:
-        report("scores", "none stored; run `coldread score` to make them")
+        links.say("scores", "none stored; run `coldread score` to make them")
     if (run.path / REPORT).exists():
-        report("report", f"{REPORT}: not checked, no seal covers it; `coldread report` makes it again")
-    return tuple(skipped)
+        links.say("report", f"{REPORT}: not checked, no seal covers it; `coldread report` makes it again")
+    return tuple(links.found)
 
 
 def _tokenizers(experiment: ResolvedExperiment) -> dict[str, str]:
@@ -146,10 +168,10 @@ def _tokenizers(experiment: ResolvedExperiment) -> dict[str, str]:
     return extracting | {f"reads/{plan.reader.name}/tokenizer": plan.reader.name for plan in experiment.readers}
 
 
-def _replay_extraction(run: OpenRun, report: Report, *, tokens: bool) -> None:
+def _replay_extraction(run: OpenRun, links: _Links, *, tokens: bool) -> None:
     kind = run.experiment.frontend.kind
     if kind not in REPLAYED_FRONTENDS:
-        report("extraction", f"kept as frozen: the frontend {kind!r} is not run again")
+        links.say("extraction", f"kept as frozen: the frontend {kind!r} is not run again")
         return
     folder = run.step_folder("extraction")
     if not needs_model(kind):
@@ -157,7 +179,7 @@ def _replay_extraction(run: OpenRun, report: Report, *, tokens: bool) -> None:
         again = extract(run.data.histories, run.experiment)
         calls = ""
     elif not tokens:
-        report("extraction", "skipped: its calls are token ids, and --no-tokens was given")
+        links.say("extraction", "skipped: its calls are token ids, and --no-tokens was given")
         return
     else:
         extracted, made = _extract_again(run)
@@ -165,7 +187,7 @@ def _replay_extraction(run: OpenRun, report: Report, *, tokens: bool) -> None:
     statements, relations = (folder / name for name in EXTRACTION_FILES)
     compare_lines(statements, again.statements, ExtractionLinkError, lambda s: f"the statement {s.text[:60]!r}")
     compare_lines(relations, again.relations, ExtractionLinkError, lambda r: f"the relation {r.name!r}")
-    report("extraction", f"{len(again.statements)} statements{calls}")
+    links.say("extraction", f"{len(again.statements)} statements{calls}")
 
 
 def _extract_again(run: OpenRun) -> tuple[Extracted, int]:
@@ -183,18 +205,18 @@ def _extract_again(run: OpenRun) -> tuple[Extracted, int]:
     return extracted, made
 
 
-def _replay_models(run: OpenRun, report: Report) -> None:
+def _replay_models(run: OpenRun, links: _Links) -> None:
     """What retrieval models made is taken as it is stored; PacketLinkError if it was made by others than the experiment's."""
     work, retrieval = model_work(run.experiment), run.experiment.retrieval or RetrievalSettings()
     if work.units:
         vectors = read_record(run.step_folder("vectors") / ENCODER, Encoded)
         _same_model(run.step_folder("vectors") / ENCODER, vectors.encoder, retrieval.encoder)
         made = f"{vectors.passages} passages, {vectors.queries} questions"
-        report("vectors", f"kept as frozen: {made}, {vectors.encoder.name} on {vectors.environment['device']}")
+        links.say("vectors", f"kept as frozen: {made}, {vectors.encoder.name} on {vectors.environment['device']}")
     if work.stages:
         scores = read_record(run.step_folder("reranked") / RERANKER, RerankedBy)
         _same_model(run.step_folder("reranked") / RERANKER, scores.reranker, retrieval.reranker)
-        report("reranked", f"kept as frozen: {scores.pairs} pairs, {scores.reranker.name} on {scores.environment['device']}")
+        links.say("reranked", f"kept as frozen: {scores.pairs} pairs, {scores.reranker.name} on {scores.environment['device']}")
 
 
 def _same_model(path: Path, stored: Encoder | Reranker, configured: Encoder | Reranker | None) -> None:
@@ -202,7 +224,7 @@ def _same_model(path: Path, stored: Encoder | Reranker, configured: Encoder | Re
         raise PacketLinkError(f"{path}: made by {stored.name!r} as it was then configured, not by what the experiment names")
 
 
-def _replay_tokens(run: OpenRun, plan: ReaderPlan, at: Path, report: Report) -> None:
+def _replay_tokens(run: OpenRun, plan: ReaderPlan, at: Path, links: _Links) -> None:
     name = plan.reader.name
     folder = reads_folder(run, name)
     reader = sealed_reader(run, name)
@@ -229,7 +251,7 @@ def _replay_tokens(run: OpenRun, plan: ReaderPlan, at: Path, report: Report) -> 
                 "out differently when derived again"
             )
     kind = "token id sequences" if stored.settings.transport is UNSET else "chats as bytes"
-    report("inputs", f"{name}: {len(again.requests)} {kind}, {sum(map(len, again.ids))} ids")
+    links.say("inputs", f"{name}: {len(again.requests)} {kind}, {sum(map(len, again.ids))} ids")
     predictions, cap = reader.predictions, plan.reader.output_cap
     for number, prediction in enumerate(predictions, 1):
         if tokenizer.decode(prediction.output_ids) != prediction.text:
@@ -239,10 +261,10 @@ def _replay_tokens(run: OpenRun, plan: ReaderPlan, at: Path, report: Report) -> 
             )
         if stored.settings.exceeds(prediction.output_ids, cap):
             raise OutputLinkError(f"{folder / 'predictions.jsonl'}, line {number}: more output ids than its cap of {cap}")
-    report("outputs", f"{name}: {len(predictions)} predictions")
+    links.say("outputs", f"{name}: {len(predictions)} predictions")
 
 
-def _replay_pipelines(run: OpenRun, plan: ReaderPlan, at: Path, report: Report) -> None:
+def _replay_pipelines(run: OpenRun, plan: ReaderPlan, at: Path, links: _Links) -> None:
     """Run a reader's pipelines again on the answers that were recorded; InputLinkError if another model gave them."""
     if plan.pipelines:
         traces, lists, transcript = replay_pipelines(run, plan, ChatTokenizer.of(plan.reader, at))
@@ -250,10 +272,10 @@ def _replay_pipelines(run: OpenRun, plan: ReaderPlan, at: Path, report: Report) 
         if transcript.settings.model != sealed_reader(run, plan.reader.name).requests.settings.model:
             raise InputLinkError(f"{folder / PIPELINES / TRANSCRIPT / SETTINGS}: not the model that reads the views")
         made = f"{len(traces)} traces, {len(lists)} candidate lists, {len(transcript.calls)} calls"
-        report("pipelines", f"{plan.reader.name}: {made}")
+        links.say("pipelines", f"{plan.reader.name}: {made}")
 
 
-def _replay_seal(run: OpenRun, plan: ReaderPlan, report: Report) -> None:
+def _replay_seal(run: OpenRun, plan: ReaderPlan, links: _Links) -> None:
     """SealLinkError unless the seal's counts, certificate and environments are what the files that it covers give."""
     name = plan.reader.name
     reader = sealed_reader(run, name)
@@ -281,10 +303,11 @@ def _replay_seal(run: OpenRun, plan: ReaderPlan, report: Report) -> None:
     if seal.certificate != certificate:
         raise SealLinkError(f"{path}: it states {seal.certificate}; the probes beside it give {certificate}")
     served = f"; {pipelines_line(counted.pipelines, seal.sampled or ())}" if counted.pipelines else ""
-    report("seal", f"{name}: {counted.scheduled} questions, {counted.failed} failed; {certificate_line(certificate)}{served}")
+    questions = f"{counted.scheduled} questions, {counted.failed} failed"
+    links.say("seal", f"{name}: {questions}; {certificate_line(certificate)}{served}")
 
 
-def _replay_scores(run: OpenRun, report: Report) -> None:
+def _replay_scores(run: OpenRun, links: _Links) -> None:
     readers = [plan.reader.name for plan in run.experiment.readers]
     folder = run.step_folder("scores")
     # The metrics that were scored then, whatever is installed now.
@@ -302,4 +325,4 @@ def _replay_scores(run: OpenRun, report: Report) -> None:
     for file, records in made.items():
         compare_lines(folder / file, records, ScoreLinkError, name)
         checked += len(records)
-    report("scores", f"{checked} records")
+    links.say("scores", f"{checked} records")

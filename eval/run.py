@@ -1,14 +1,14 @@
 """A whole run, step by step: load, extract, encode, freeze, read, score. Each step is skipped when it is up to date."""
 
 import shutil
-from collections.abc import Callable, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from msgspec import UNSET
 
-from eval.analysis.fallbacks import fallback_lines, fallbacks
+from eval.analysis.fallbacks import fallback_counts, fallback_lines
 from eval.analysis.populations import check_populations
 from eval.labels import commitment, labels_step
 from eval.score import score_run
@@ -22,6 +22,7 @@ from offline.canonical import read_record
 from offline.config.experiment import Experiment, ReaderPlan, ResolvedExperiment, RetrievalSettings, resolve
 from offline.config.yaml import find_config, load_yaml
 from offline.errors import ColdreadError, CommandError, ConfigurationError, EngineError, ModelError, StateError
+from offline.observer import SILENT, Observer
 from offline.run.opened import OpenRun
 from offline.run.steps import model_work, raw_source
 from offline.run.writing import freeze_step, load_step
@@ -29,17 +30,12 @@ from readers.certificate import certificate_line
 from readers.encoders.encode import ENCODER, RERANKER, clear_leftovers, reranked_step, vectors_step
 from readers.engines import check_engine
 from readers.models.pins import check_pin, locate
-from readers.read import Progress, freeze_requests, is_sealed, make_measure, probe_reader, read
+from readers.read import freeze_requests, is_sealed, make_measure, probe_reader, read
 from readers.records import Certificate, Encoded, RerankedBy, Spent, StageCounts
 from readers.seal import SEAL, PipelineFacts, pipelines_line, reads_folder
 from readers.sealed import sealed_reader
 
 STEPS = ("load", "extract", "encode", "freeze", "read", "score")
-
-# From a model's name to what is told of its progress: (done, in all).
-Told = Callable[[str], Callable[[int, int], None]]
-# (step, what happened)
-Say = Callable[[str, str], None]
 
 
 @dataclass(frozen=True)
@@ -78,60 +74,60 @@ def _done(written: bool) -> str:
     return "written" if written else "up to date"
 
 
-def load(run: OpenRun, data: Path | None, say: Say) -> None:
+def load(run: OpenRun, data: Path | None, observer: Observer = SILENT) -> None:
     """Histories, questions and, apart from them, labels. Without `data`, what is there and up to date is left alone."""
     if data is None and run.has("data") and run.has("labels"):
         with suppress(StateError):
             run.fresh("labels")
-            say("load", "up to date")
+            observer.say("load", "up to date")
             return
     source = raw_source(run.experiment, data)
     written = load_step(run, source)
     written = labels_step(run, source) or written
     loaded = run.data
     statements = sum(len(history.statements) for history in loaded.histories)
-    say(
+    observer.say(
         "load",
         f"{_done(written)}: {len(loaded.histories)} histories, {statements} statements, {len(loaded.questions)} questions",
     )
 
 
-def extract(run: OpenRun, say: Say, progress: Told) -> None:
+def extract(run: OpenRun, observer: Observer = SILENT) -> None:
     """Statements to triples; a frontend that asks a model says what that cost."""
-    extractor = run.experiment.extractor
-    done = extract_step(run, *(() if extractor is UNSET else (progress(extractor.reader.name),)))
+    done = extract_step(run, observer)
     statuses = ", ".join(f"{count} {status}" for status, count in sorted(done.statuses.items()))
-    say("extract", f"{_done(done.written)}: {statuses}")
-    _say_costs(lambda what: say("extract", what), done.stages, done.spent, done.written and not done.recorded)
+    observer.say("extract", f"{_done(done.written)}: {statuses}")
+    for line in _costs(done.stages, done.spent, done.written and not done.recorded):
+        observer.say("extract", line)
     if done.recorded:
-        say("extract", "the calls are those that the run had: none was made again")
+        observer.say("extract", "the calls are those that the run had: none was made again")
 
 
-def _say_costs(say: Callable[[str], None], stages: Mapping[str, StageCounts], spent: Spent | None, written: bool) -> None:
+def _costs(stages: Mapping[str, StageCounts], spent: Spent | None, written: bool) -> Iterator[str]:
     """What the stages of an algorithm that asks a model cost."""
     for stage, cost in stages.items():
         calls = f"{cost.calls} calls ({cost.failed} failed), {cost.input_tokens} tokens in, {cost.output_tokens} out"
         took = f", {float(spent.seconds.get(stage, 0)):.0f} s" if spent else ""
-        say(f"{stage}: {calls}{took}")
+        yield f"{stage}: {calls}{took}"
     if written and spent and spent.cached:
-        say(f"{spent.cached} of {spent.cached + spent.generated} calls were answered from the cache")
+        yield f"{spent.cached} of {spent.cached + spent.generated} calls were answered from the cache"
 
 
-def encode(run: OpenRun, say: Say, progress: Told) -> None:
+def encode(run: OpenRun, observer: Observer = SILENT) -> None:
     """Vectors and rerank scores, where a view needs them."""
     work, retrieval = model_work(run.experiment), run.experiment.retrieval
     if retrieval and retrieval.encoder and work.units:
-        written = vectors_step(run, progress(retrieval.encoder.name))
+        written = vectors_step(run, observer)
         made = read_record(run.step_folder("vectors") / ENCODER, Encoded)
-        say(
+        observer.say(
             "encode",
             f"{_done(written)}: {retrieval.encoder.name}, {made.passages} passages and {made.queries} questions, "
             f"{made.dimension} dimensions, {made.cut} texts cut to {made.environment['window']} tokens",
         )
     if retrieval and retrieval.reranker and work.stages:
-        written = reranked_step(run, progress(retrieval.reranker.name))
+        written = reranked_step(run, observer)
         scored = read_record(run.step_folder("reranked") / RERANKER, RerankedBy)
-        say(
+        observer.say(
             "encode",
             f"{_done(written)}: {retrieval.reranker.name}, {scored.pairs} pairs, {scored.cut} filled the window of "
             f"{scored.environment['window']} tokens",
@@ -139,17 +135,17 @@ def encode(run: OpenRun, say: Say, progress: Told) -> None:
     clear_leftovers(run, work)
 
 
-def freeze(run: OpenRun, say: Say) -> None:
+def freeze(run: OpenRun, observer: Observer = SILENT) -> None:
     """Packets of every view; says which views show fallbacks."""
     measure, name = make_measure(run)
     written = freeze_step(run, measure, name)
     questions = len(run.data.questions)
-    say("freeze", f"{_done(written)}: {len(run.experiment.views)} views, {questions} questions")
-    for line in fallback_lines(fallbacks(run, run.experiment.views), questions):
-        say("freeze", line)
+    observer.say("freeze", f"{_done(written)}: {len(run.experiment.views)} views, {questions} questions")
+    for line in fallback_lines(fallback_counts(run, run.experiment.views), questions):
+        observer.say("freeze", line)
 
 
-def read_all(run: OpenRun, only: str | None, say: Say, progress: Callable[[str], Progress]) -> None:
+def read_all(run: OpenRun, only: str | None = None, observer: Observer = SILENT) -> None:
     """Read and seal every reader (or the one named); one that fails ends itself alone, and its error comes last."""
     plans = [plan for plan in run.experiment.readers if only in (None, plan.reader.name)]
     if not run.experiment.readers:
@@ -161,16 +157,16 @@ def read_all(run: OpenRun, only: str | None, say: Say, progress: Callable[[str],
     for plan in plans:
         before = (reads_folder(run, plan.reader.name) / SEAL).is_file()
         try:
-            facts = _serve(run, plan, say, progress)
-            seal = read(run, plan, commitment(run), progress(plan.reader.name), facts)
+            facts = _serve(run, plan, observer)
+            seal = read(run, plan, commitment(run), facts, observer)
         except (EngineError, ModelError, ConfigurationError, StateError) as error:
             # One reader's engine or model is no reason to keep the others from reading.
             failed.append(error)
             if len(plans) > 1:
-                say("read", f"{plan.reader.name}: not read: {error}")
+                observer.say("read", f"{plan.reader.name}: not read: {error}")
             continue
         capped = sum(sealed_reader(run, plan.reader.name).ended_by_cap.values())
-        say(
+        observer.say(
             "read",
             f"{plan.reader.name}: {'up to date' if before else 'sealed'}, "
             f"{seal.counts.scheduled} questions through {seal.counts.generated} requests, {seal.counts.failed} failed, "
@@ -184,7 +180,7 @@ def read_all(run: OpenRun, only: str | None, say: Say, progress: Callable[[str],
         raise type(failed[0])(f"{failed[0]}{more}")
 
 
-def _serve(run: OpenRun, plan: ReaderPlan, say: Say, progress: Callable[[str], Progress]) -> PipelineFacts | None:
+def _serve(run: OpenRun, plan: ReaderPlan, observer: Observer) -> PipelineFacts | None:
     """Run a reader's pipelines, unless it serves none or is sealed, and say what they cost.
 
     The requests of its views are frozen before: one that cannot be made keeps the reader from its seal, so no call is paid for.
@@ -193,11 +189,11 @@ def _serve(run: OpenRun, plan: ReaderPlan, say: Say, progress: Callable[[str], P
     if not plan.pipelines or is_sealed(run, name):
         return None
     freeze_requests(run, plan, locate(plan.reader))
-    tell = progress(f"{name}, pipelines")
-    written = serve_pipelines(run, plan, lambda answered, wave: tell("reading", answered, wave))
+    written = serve_pipelines(run, plan, observer)
     stored = read_stored(run, name)
-    say("read", f"{name}: pipelines {_done(written)}, {len(stored.traces)} traces")
-    _say_costs(lambda what: say("read", f"{name}: {what}"), stored.transcript.counts(), read_spent(run, name), written)
+    observer.say("read", f"{name}: pipelines {_done(written)}, {len(stored.traces)} traces")
+    for line in _costs(stored.transcript.counts(), read_spent(run, name), written):
+        observer.say("read", f"{name}: {line}")
     return stored.facts()
 
 
@@ -212,7 +208,7 @@ def probe(run: OpenRun, reader: str, size: int) -> tuple[Certificate, dict[str, 
     return probe_reader(run, plan, size)
 
 
-def start(run: OpenRun, plan: Plan, say: Say) -> None:
+def start(run: OpenRun, plan: Plan, observer: Observer = SILENT) -> None:
     """Begin (or resume) a run up to its loaded data; a folder that this call made is removed if that fails.
 
     The caller holds no lock yet; what can be known to be wrong without running anything is refused before a file is made.
@@ -232,7 +228,7 @@ def start(run: OpenRun, plan: Plan, say: Say) -> None:
     try:
         with run.lock():
             run.create(experiment)
-            load(run, plan.data, say)
+            load(run, plan.data, observer)
             if experiment.analysis is not UNSET:
                 check_populations(experiment, run.data)
     except ColdreadError:
@@ -248,30 +244,21 @@ def check_until(until: str) -> int:
     return STEPS.index(until)
 
 
-@dataclass(frozen=True)
-class Watch:
-    """Who is told of the progress of each kind of long step."""
-
-    extracting: Told
-    encoding: Told
-    reading: Callable[[str], Progress]
-
-
-def run_all(run: OpenRun, plan: Plan, until: str, say: Say, watch: Watch) -> None:
+def run_all(run: OpenRun, plan: Plan, until: str, observer: Observer = SILENT) -> None:
     """Everything up to and including a step."""
     last = check_until(until)
-    start(run, plan, say)
+    start(run, plan, observer)
     with run.lock():
         experiment = run.experiment
         if experiment != plan.experiment:
             raise StateError(f"{run.path}: another process gave this run another experiment; run the command again")
         if last >= 1:
-            extract(run, say, watch.extracting)
+            extract(run, observer)
         if last >= 2:
-            encode(run, say, watch.encoding)
+            encode(run, observer)
         if last >= 3:
-            freeze(run, say)
+            freeze(run, observer)
         if last >= 4 and experiment.readers:
-            read_all(run, None, say, watch.reading)
+            read_all(run, None, observer)
         if last >= 5 and experiment.readers:
-            say("score", _done(score_run(run)))
+            observer.say("score", _done(score_run(run)))

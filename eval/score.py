@@ -5,16 +5,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import msgspec
-
-from eval.analysis.fallbacks import fallbacks
-from eval.analysis.provenance import extracted_by
+from eval.analysis.accuracy import accuracy
 from eval.labels import open_labels
-from eval.metrics import Metric, find_metrics
+from eval.metrics import HEADLINE, Metric, find_metrics
 from eval.metrics.strict_em import strict_exact_match
 from eval.metrics.subem import substring_exact_match
 from eval.records import Cell, Score
-from eval.statistics import wilson
 from eval.verify import verify_run
 from extract.pipelines.results import failed
 from extract.pipelines.step import pipelines_folder, read_traces
@@ -86,7 +82,7 @@ def _answers(run: OpenRun, reader: str) -> Iterator[_Answer]:
 def _cell(key: CellKey, scores: Sequence[Score], blind: bool) -> Cell:
     reader, view, hop_class, length = key
     correct = {name: sum(score.metrics[name] for score in scores) for name in scores[0].metrics}
-    low, high = wilson(correct["subem"], len(scores))
+    right = accuracy(correct[HEADLINE], len(scores))
     return Cell(
         reader=reader,
         view=view,
@@ -95,8 +91,8 @@ def _cell(key: CellKey, scores: Sequence[Score], blind: bool) -> Cell:
         questions=len(scores),
         cut=sum(score.cut > 0 for score in scores),
         correct=correct,
-        low=f"{100 * low:.2f}",
-        high=f"{100 * high:.2f}",
+        low=right.low,
+        high=right.high,
         blind=blind,
     )
 
@@ -184,36 +180,3 @@ def read_all_scores(run: OpenRun) -> list[Score]:
 def read_cells(run: OpenRun, reader: str) -> list[Cell]:
     """The stored cells of one reader."""
     return list(read_lines(run.step_folder("scores") / reader / "cells.jsonl", Cell))
-
-
-def score_summary(run: OpenRun) -> dict[str, Any]:
-    """Counts as `coldread score --json` prints them, each reader's seal, by view the questions that show a fallback, and what
-    made the triples.
-    """
-    readers: dict[str, Any] = {}
-    seals: dict[str, Any] = {}
-    for plan in run.experiment.readers:
-        name = plan.reader.name
-        seal = read_seal(run, name)
-        seals[name] = {
-            "root": seal.root,
-            "sealed_blind": sealed_blind(seal),
-            "scheduled": seal.counts.scheduled,
-            "failed": seal.counts.failed,
-            "cut": seal.counts.cut,
-            "capped": sealed_reader(run, name).ended_by_cap,
-            **({"pipelines": msgspec.to_builtins(seal.counts.pipelines)} if seal.counts.pipelines else {}),
-        }
-        for cell in read_cells(run, name):
-            if cell.length is None:
-                readers.setdefault(name, {}).setdefault(cell.view, {})[cell.hop_class] = {
-                    "questions": cell.questions,
-                    **cell.correct,
-                }
-    views = list(dict.fromkeys(view for plan in run.experiment.readers for view in plan.views))
-    return {
-        "readers": readers,
-        "seals": seals,
-        "fallbacks": {view: len(shown) for view, shown in fallbacks(run, views).items()},
-        "extraction": msgspec.to_builtins(extracted_by(run)),
-    }

@@ -11,7 +11,7 @@ from fractions import Fraction
 
 import numpy as np
 
-from offline.errors import ConfigurationError
+from offline.errors import needs
 
 # The compiler paper's replicates; the seed is this project's own.
 REPLICATES = 10_000
@@ -114,11 +114,8 @@ def holm(p_values: Sequence[float]) -> list[float]:
     """
     if not p_values:
         return []
-    try:
+    with needs("report", "a correction of p values by Holm's method"):
         from statsmodels.stats.multitest import multipletests
-    except ImportError as error:
-        raise ConfigurationError(f"Holm's p values need {error.name}; run: pip install 'coldread[report]'") from error
-
     return [float(p) for p in multipletests(p_values, method="holm")[1]]
 
 

@@ -12,13 +12,14 @@ from extract.frontends.records import CatalogueName, Draft, Extracted
 from offline.canonical import Record, file_digest, read_lines, read_record, write_lines, write_record
 from offline.config.calls import EditedCatalogue, Extractor
 from offline.errors import InputLinkError, OutputLinkError
+from offline.observer import SILENT, Observer
 from offline.records import Status
 from offline.run.manifest import MANIFEST, SIDE, read_manifest
 from offline.run.opened import OpenRun
 from offline.run.steps import EXTRACTION_FILES
 from offline.run.writing import write_extraction
 from readers.calls.caller import TRANSCRIPT_FILES, Caller, Recorded, check_transcript, read_transcript, write_transcript
-from readers.calls.engine_source import Progress, live_caller, spent_on
+from readers.calls.engine_source import live_caller, spent_on
 from readers.models.pins import model_for_step
 from readers.process.parent import forbidden_paths
 from readers.records import Settings, Spent, StageCounts
@@ -44,13 +45,13 @@ class Done:
     spent: Spent | None
 
 
-def extract_step(run: OpenRun, progress: Progress = lambda done, total: None) -> Done:
+def extract_step(run: OpenRun, observer: Observer = SILENT) -> Done:
     """Write extraction/ unless it is up to date."""
     check_frontend(run.experiment)
     recorded = False
     if isinstance(run.experiment.extractor, Extractor):
         recorded = _from_recorded(run, run.experiment.extractor)
-        written = recorded or _by_model(run, run.experiment.extractor, progress)
+        written = recorded or _by_model(run, run.experiment.extractor, observer)
     else:
         written = run.step(
             "extraction",
@@ -73,7 +74,7 @@ def statuses(run: OpenRun) -> dict[Status, int]:
     return Counter(of[statement.text] for history in run.data.histories for statement in history.statements)
 
 
-def _by_model(run: OpenRun, extractor: Extractor, progress: Progress) -> bool:
+def _by_model(run: OpenRun, extractor: Extractor, observer: Observer) -> bool:
     inputs = run.upstream("extraction")
     found = model_for_step(run, "extraction", inputs, extractor.reader)
     if found is None:
@@ -82,8 +83,8 @@ def _by_model(run: OpenRun, extractor: Extractor, progress: Progress) -> bool:
 
     def write(folder: Path) -> None:
         reader, structured = extractor.reader, extractor.constrained
-        forbidden = forbidden_paths(run)
-        with live_caller(reader, model_folder, forbidden, progress, structured=structured) as (caller, live):
+        forbidden, task = forbidden_paths(run), observer.task("extract", reader.name, "calls")
+        with live_caller(reader, model_folder, forbidden, task, structured=structured) as (caller, live):
             extracted = extract_by_model(run.data.histories, run.experiment, caller)
         write_extracted(folder, extracted, extractor.catalogue)
         (folder / CALLS).mkdir()

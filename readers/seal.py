@@ -7,7 +7,7 @@ from pathlib import Path
 import msgspec
 from msgspec import UNSET
 
-from offline.canonical import digest_of, file_digest, read_lines, read_record, self_digest
+from offline.canonical import digest_of, read_lines, read_record, self_digest
 from offline.errors import AlteredError, SealLinkError, StateError
 from offline.run.manifest import MANIFEST
 from offline.run.opened import OpenRun
@@ -107,7 +107,7 @@ def verify_reads(run: OpenRun, reader: str) -> Seal:
     for name, expected in covered.items():
         if expected is not UNSET and run.verify(f"reads/{reader}/{name}").digest != expected:
             raise SealLinkError(f"{folder / name / MANIFEST}: not the {name} that the seal of {reader!r} covers")
-    if file_digest(folder / PREDICTIONS) != seal.predictions:
+    if {file.name: file.sha256 for file in top.files}.get(PREDICTIONS) != seal.predictions:
         raise SealLinkError(f"{folder / PREDICTIONS}: not the predictions that the seal of {reader!r} covers")
     if seal.certificate and digest_of(list(read_probes(run, reader))) != seal.certificate.probes:
         raise SealLinkError(f"{folder / PROBES}: not the probes that the seal of {reader!r} covers")

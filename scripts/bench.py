@@ -56,12 +56,14 @@ from eval.run import make_plan
 from extract.frontends import distinct_texts, extract
 from offline import freeze as freezing
 from offline.canonical import encode
-from offline.config.experiment import PlainData, ResolvedExperiment, SyntheticData
+from offline.config.experiment import ResolvedExperiment
 from offline.config.models import Reader
 from offline.entity_keys import entity_key
 from offline.errors import ColdreadError
 from offline.loaders import load
+from offline.loaders.plain import PlainData
 from offline.loaders.raw import RawSource
+from offline.loaders.synthetic import SyntheticData
 from offline.memory import Memory
 from offline.records import Question
 from offline.run.steps import raw_source

@@ -10,10 +10,11 @@ import msgspec
 
 from eval.run import make_plan
 from extract.frontends import extract
-from offline.config.experiment import Prompt, ResolvedExperiment, SyntheticData
+from offline.config.experiment import Prompt, ResolvedExperiment
 from offline.config.models import Pin, Reader
 from offline.freeze import Frozen, freeze
 from offline.loaders import load
+from offline.loaders.synthetic import SyntheticData
 from offline.records import History, Question
 from offline.run.steps import raw_source
 from readers.engines import EngineStart

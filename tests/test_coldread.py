@@ -31,24 +31,27 @@ def test_every_error_has_an_exit_code_of_its_own() -> None:
     assert [kind for kind in subclasses(ColdreadError) if kind.exit_code == 2] == [CommandError]  # as typer's own
 
 
-def test_help_and_readme_document_the_exit_codes() -> None:
+def test_help_and_docs_document_the_exit_codes() -> None:
     text = coldread("--help").stdout
-    readme = (Path(__file__).parents[1] / "README.md").read_text()
+    page = (Path(__file__).parents[1] / "docs" / "commands.md").read_text()
     for kind in subclasses(ColdreadError) - {ColdreadError, ReplayError}:
         assert str(kind.exit_code) in text or 21 <= kind.exit_code <= 26
-        assert f"| {kind.exit_code} |" in readme
+        assert f"| {kind.exit_code} |" in page
 
 
-def test_help_loads_no_heavy_library() -> None:
+@pytest.mark.parametrize(
+    ("option", "printed"), [("--help", (*COMMANDS, "pin")), ("--version", (f"coldread {version('coldread')}\n",))]
+)
+def test_help_and_version_load_no_heavy_library(option: str, printed: tuple[str, ...]) -> None:
     script = (
-        "import sys\nsys.argv = ['coldread', '--help']\nimport coldread\n"
+        f"import sys\nsys.argv = ['coldread', '{option}']\nimport coldread\n"
         "try:\n    coldread.main()\nexcept SystemExit:\n    pass\n"
         "heavy = {'torch', 'transformers', 'huggingface_hub', 'datasets', 'scipy', 'numpy', 'pandas'} & set(sys.modules)\n"
         "assert not heavy, heavy\n"
     )
     done = subprocess.run([sys.executable, "-P", "-c", script], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
-    assert all(command in done.stdout for command in (*COMMANDS, "pin"))
+    assert all(text in done.stdout for text in printed)
 
 
 def test_the_packages_are_this_distributions_wherever_one_stands(tmp_path: Path) -> None:
@@ -375,6 +378,7 @@ def test_a_wheel_carries_every_package_and_its_configuration_under_its_own_name(
     tops = {path.name for path in site.iterdir() if not path.name.endswith(".dist-info")}
     assert tops == {"offline", "readers", "extract", "eval", "coldread.py", "coldread_configs"}
     assert (site / "eval" / "report" / "assets" / "page.html").is_file()
+    assert [*site.glob("coldread-*.dist-info/licenses/LICENSE")]
     # From the wheel alone, away from the source tree: a shipped experiment runs to its packets.
     script = "import sys; sys.path.insert(0, sys.argv.pop(1)); import coldread; print(coldread.__file__); coldread.main()"
     command = [

@@ -30,9 +30,10 @@ from eval.extraction.quality import (
 )
 from eval.labels import read_ledger
 from extract.frontends import extract
-from offline.config.experiment import GrammarForms, SyntheticData
+from offline.config.frontend import GrammarForms
 from offline.config.yaml import find_config, load_yaml
 from offline.loaders import load
+from offline.loaders.synthetic import SyntheticData
 from offline.records import Extraction, History, Question, Relation, StatementExtraction, Triple
 from offline.run.opened import OpenRun
 

@@ -7,9 +7,11 @@ import csv
 import io
 import json
 import shutil
+from collections import Counter
 from pathlib import Path
 
 from tiny import coldread, write_experiment, write_rows
+from watcher import Watcher
 from worlds import show
 
 from eval.analysis.fallbacks import fallback_lines
@@ -45,7 +47,7 @@ def test_one_unresolved_record_makes_every_packet_of_the_grid_regime_a_fallback(
 def test_both_fallbacks_are_told_apart() -> None:
     packet, _ = show(["Ada leads to Bo."], "Who is Zed?", empty_selection="latest_state")
     assert packet.fallback == "latest_state"
-    shown = {"cmc": {"a": packet.fallback, "b": "raw_history", "c": packet.fallback}, "raw_history": {}}
+    shown = {"cmc": Counter([packet.fallback, "raw_history", packet.fallback]), "raw_history": {}}
     (line,) = fallback_lines(shown, 7)
     assert line == "cmc: a fallback on 3 of 7 questions, not the view's own choice: latest_state for 2, raw_history for 1"
 
@@ -86,10 +88,10 @@ def test_scores_say_fallbacks_and_answers_that_the_output_cap_ended(copied_run: 
 
 
 def test_reading_says_how_many_answers_the_output_cap_ended(copied_run: Path) -> None:
-    run, said = OpenRun(copied_run), []
-    read_all(run, None, lambda step, what: said.append(what), lambda reader: lambda *now: None)
+    watcher = Watcher()
+    read_all(OpenRun(copied_run), observer=watcher)
     ended = sum(json.loads(coldread("score", str(copied_run), "--json").stdout)["seals"]["tiny"]["capped"].values())
-    assert f" {ended} ended by the output cap of 12 tokens, seal " in said[0]
+    assert f" {ended} ended by the output cap of 12 tokens, seal " in watcher.said[0][1]
 
 
 def test_a_contrast_says_on_how_many_questions_each_side_fell_back(copied_run: Path) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 from tiny import ROWS, coldread, frozen_run, their_reader, write_experiment, write_rows
 
-from eval.analysis.label_audit import Sensitivity, least_favourable, sensitivity, unresolved_line
+from eval.analysis.label_audit import Sensitivity, Unresolved, least_favourable, sensitivity, unresolved_line
 from eval.labels import read_ledger
 from eval.records import Score
 from offline.canonical import write_record
@@ -46,7 +46,7 @@ def start(folder: Path, model: Path, given: list[dict[str, Any]], until: str, **
 def test_the_published_gaps_withstand_the_least_favourable_rescoring() -> None:
     # 400 multi-hop questions, 26 flagged. ScoredRun right, in all and of the 374 others: cmc 313 and 313 (78.25 %),
     # prior_refresh 86 and 85 (21.50 %), fact_bm25 83 and 83 (20.75 %).
-    cmc, prior, bm25 = (Sensitivity(400, right, 26, unflagged) for right, unflagged in ((313, 313), (86, 85), (83, 83)))
+    cmc, prior, bm25 = (Sensitivity.of(400, right, 26, unflagged) for right, unflagged in ((313, 313), (86, 85), (83, 83)))
     assert (cmc.lowest, cmc.highest, cmc.unflagged) == (313, 339, 374)
     assert (prior.lowest, prior.highest) == (85, 111)
     # (313 - 85 - 26) / 400 = 50.50 points, (313 - 83 - 26) / 400 = 51.00.
@@ -56,7 +56,7 @@ def test_the_published_gaps_withstand_the_least_favourable_rescoring() -> None:
 
 def test_nothing_is_said_of_unresolved_statements_where_there_are_none() -> None:
     assert unresolved_line({}) == ""
-    several = {"a": {"unresolved": 1, "statements": 4}, "b": {"unresolved": 2, "statements": 6}}
+    several = {"a": Unresolved(unresolved=1, statements=4), "b": Unresolved(unresolved=2, statements=6)}
     assert "leaves 3 of 10 statements of 2 histories unresolved" in unresolved_line(several)
 
 
@@ -88,17 +88,11 @@ def test_sensitivity_counts_what_is_right_with_and_without_flagged_questions() -
     ]
     cells = sensitivity(scores, {"s": {"a", "c", "elsewhere"}, "none": set()})["r"]
     # Flagged: a right, c wrong. Of b, d, e two are right: from 2 of 5 up to 4 of 5.
-    assert cells["cmc"]["mh"]["s"] == {
-        "questions": 5,
-        "correct": 3,
-        "flagged": 2,
-        "correct_unflagged": 2,
-        "unflagged": 3,
-        "lowest": 2,
-        "highest": 4,
-    }
-    assert cells["cmc"]["mh"]["none"]["lowest"] == cells["cmc"]["mh"]["none"]["highest"] == 3
-    assert (cells["x"]["mh"]["s"]["flagged"], cells["x"]["mh"]["s"]["highest"]) == (1, 1)
+    assert cells["cmc"]["mh"]["s"] == Sensitivity(
+        questions=5, correct=3, flagged=2, correct_unflagged=2, unflagged=3, lowest=2, highest=4
+    )
+    assert cells["cmc"]["mh"]["none"].lowest == cells["cmc"]["mh"]["none"].highest == 3
+    assert (cells["x"]["mh"]["s"].flagged, cells["x"]["mh"]["s"].highest) == (1, 1)
 
 
 # The command

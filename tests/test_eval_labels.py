@@ -9,9 +9,8 @@ import pytest
 from tiny import ROWS, coldread, write_experiment, write_rows
 
 from eval.labels import LEDGER, open_labels, read_ledger, simulate
-from offline.config.experiment import SyntheticData
 from offline.errors import AlteredError
-from offline.loaders.synthetic import Event, Plan, World, draw_world
+from offline.loaders.synthetic import Event, Plan, SyntheticData, World, draw_world
 from offline.records import History
 from offline.run.opened import OpenRun
 

@@ -16,7 +16,8 @@ from eval.analysis.exchanges import Exchange
 from eval.analysis.main_table import summarise
 from eval.analysis.published import published
 from eval.records import Score
-from eval.report.page import make_report
+from eval.report.page import make_page
+from eval.report.source import read_source
 from eval.typeset.grid import markdown
 from eval.typeset.main_table import flat, grids
 from offline.records import Packet
@@ -170,7 +171,7 @@ def test_fallbacks_are_counted_in_every_form_and_in_the_report(copied_run: Path)
     rows = csv.DictReader(io.StringIO(table(copied_run, "--format", "csv"), newline=""))
     assert {row["view"]: int(row["fallbacks"]) for row in rows} == found
     assert {row["view"]: row["fallbacks"] for row in json.loads(table(copied_run, "--json"))["rows"]} == found
-    page = make_report(OpenRun(copied_run))[0].decode()
+    page = make_page(read_source(OpenRun(copied_run))).decode()
     for text in (table(copied_run), table(copied_run, "--format", "latex"), html.unescape(page)):
         assert "fallback: questions for which the view chose nothing" in text.replace("\\_", "_")
         assert "not of the view's own choice" in text

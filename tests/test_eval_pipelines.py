@@ -344,7 +344,7 @@ def test_reading_waits_for_the_pipelines(tiny_model: Path, tmp_path: Path, plugi
     run = make_served_run(tmp_path, tiny_model, "--until", "freeze")
     experiment = OpenRun(run).experiment
     with pytest.raises(StateError, match="pipelines of reader 'tiny' have not run"):
-        read(OpenRun(run), experiment, experiment.readers[0], Commitment("", 0), lambda *counts: None)
+        read(OpenRun(run), experiment.readers[0], Commitment("", 0))
     assert not (run / READS).exists()
 
 

@@ -5,7 +5,7 @@ import random
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from itertools import cycle
 from pathlib import Path
 from typing import Any
@@ -13,9 +13,9 @@ from typing import Any
 import msgspec
 import pytest
 from forge import add_file, append, edit_line, reseal
+from installed import Install
 from tiny import coldread, write_experiment, write_rows
 
-from eval.metrics import METRICS
 from eval.replay import replay
 from eval.score import score_run
 from eval.verify import verify_run
@@ -52,7 +52,7 @@ def _refusals(run: Path) -> list[tuple[str, ColdreadError]]:
     found = []
     for name, action in (
         ("score", lambda: score_run(OpenRun(run))),
-        ("replay", lambda: replay(OpenRun(run), lambda link, detail: None)),
+        ("replay", lambda: replay(OpenRun(run))),
     ):
         with pytest.raises(ColdreadError) as caught:
             action()
@@ -219,13 +219,6 @@ FORGERIES: dict[str, tuple[int, str, Callable[[Path], None]]] = {
         "predictions.jsonl, line 1: more output ids than its cap of 12",
         lambda run: edit_line(run / f"{READS}/predictions.jsonl", 0, lambda r: r.update(output_ids=[5] * 12 + r["output_ids"])),
     ),
-    "the weights": (
-        20,
-        "settings.json",
-        lambda run: edit_line(
-            run / f"{READS}/requests/settings.json", 0, lambda r: r["model"]["files"][-1].update(sha256="0" * 64)
-        ),
-    ),
     "labels": (25, "scores.jsonl", lambda run: edit_line(run / "labels/labels.jsonl", 0, lambda r: r.update(golds=["Rome"]))),
 }
 
@@ -251,6 +244,14 @@ def test_bytes_behind_a_forged_schedule_are_found_before_anything_is_derived(cop
     reseal(copied_run)
     for command in ("replay", "score"):
         assert "schedule.jsonl, line 21: the line is not ended" in coldread(command, str(copied_run), code=ALTERED).stderr
+
+
+def test_weights_that_the_fingerprint_does_not_name_are_found_before_anything_is_derived(copied_run: Path) -> None:
+    settings = copied_run / READS / "requests" / "settings.json"
+    edit_line(settings, 0, lambda r: r["model"]["files"][-1].update(sha256="0" * 64))
+    reseal(copied_run)
+    for command in ("replay", "score"):
+        assert "settings.json: the model's fingerprint" in coldread(command, str(copied_run), code=ALTERED).stderr
 
 
 def test_resealing_an_honest_run_still_replays(copied_run: Path) -> None:
@@ -296,8 +297,8 @@ def test_a_ledger_shorter_than_the_seal_saw_is_refused(copied_run: Path) -> None
 
 def test_replay_without_tokens_loads_neither_torch_nor_transformers(copied_run: Path) -> None:
     script = (
-        "import sys\nfrom pathlib import Path\nfrom eval.replay import replay\nfrom offline.run_folder import OpenRun\n"
-        "replay(OpenRun(Path(sys.argv[1])), lambda link, detail: print(link), tokens=False)\n"
+        "import sys\nfrom pathlib import Path\nfrom eval.replay import replay\nfrom offline.run.opened import OpenRun\n"
+        "print(*(link.link for link in replay(OpenRun(Path(sys.argv[1])), tokens=False)))\n"
         "assert not {'torch', 'transformers', 'datasets'} & set(sys.modules)\n"
     )
     done = subprocess.run([sys.executable, "-P", "-c", script, str(copied_run)], capture_output=True, text=True, check=True)
@@ -306,8 +307,8 @@ def test_replay_without_tokens_loads_neither_torch_nor_transformers(copied_run: 
 
 def test_replay_with_tokens_loads_no_torch(copied_run: Path) -> None:
     script = (
-        "import sys\nfrom pathlib import Path\nfrom eval.replay import replay\nfrom offline.run_folder import OpenRun\n"
-        "replay(OpenRun(Path(sys.argv[1])), lambda link, detail: None)\nassert 'torch' not in sys.modules\n"
+        "import sys\nfrom pathlib import Path\nfrom eval.replay import replay\nfrom offline.run.opened import OpenRun\n"
+        "replay(OpenRun(Path(sys.argv[1])))\nassert 'torch' not in sys.modules\n"
     )
     subprocess.run([sys.executable, "-P", "-c", script, str(copied_run)], check=True)
 
@@ -423,18 +424,12 @@ def test_a_run_replays_from_another_place(copied_run: Path, tmp_path: Path) -> N
     coldread("replay", str(moved))
 
 
-def test_a_metric_installed_later_does_not_change_what_replays(copied_run: Path) -> None:
-    @METRICS.register("always")
-    def always(prediction: str, golds: Sequence[str]) -> bool:
-        return True
-
-    try:
-        coldread("replay", str(copied_run))
-        summary = json.loads(coldread("score", str(copied_run), "--json").stdout)
-        assert summary["readers"]["tiny"]["cmc"]["sh"]["always"] == 4
-        coldread("replay", str(copied_run))
-    finally:
-        del METRICS._ours["always"]
+def test_a_metric_installed_later_does_not_change_what_replays(copied_run: Path, install: Install) -> None:
+    install("acme", "coldread.metrics", {"always": "acme_code:always"}, "def always(prediction, golds):\n    return True\n")
+    coldread("replay", str(copied_run))
+    summary = json.loads(coldread("score", str(copied_run), "--json").stdout)
+    assert summary["readers"]["tiny"]["cmc"]["sh"]["always"] == 4
+    coldread("replay", str(copied_run))
 
 
 def test_a_run_whose_negative_control_matches_tokens_replays_with_the_kept_or_a_supplied_tokenizer(

@@ -20,7 +20,8 @@ from eval.report.drawing import ticks
 from eval.report.figures import by_number
 from eval.report.islands import chain, pack, statuses
 from eval.report.label_placement import Place, place
-from eval.report.page import make_report
+from eval.report.page import make_page
+from eval.report.source import read_source
 from offline.memory import Memory
 from offline.run.opened import OpenRun
 
@@ -51,7 +52,7 @@ def unpack(text: str) -> Any:
 
 
 def page_of(run: Path) -> tuple[str, dict[str, Any]]:
-    page = make_report(OpenRun(run))[0].decode()
+    page = make_page(read_source(OpenRun(run))).decode()
     islands = {name.removeprefix("island-"): text for name, text in Elements(page).scripts.items() if name != "code"}
     return page, {name: unpack(text) for name, text in islands.items()}
 
@@ -77,7 +78,7 @@ def test_a_report_goes_into_the_run_which_still_replays_and_the_same_bytes_come_
     assert (copied_run / "report.html").read_bytes() == page
     # Neither the run's place nor the report's own presence is in it.
     moved = shutil.copytree(copied_run, copied_run.parent / "moved")
-    assert make_report(OpenRun(moved))[0] == page
+    assert make_page(read_source(OpenRun(moved))) == page
 
 
 def test_only_a_file_of_that_name_may_stand_in_the_run(copied_run: Path) -> None:

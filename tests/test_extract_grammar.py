@@ -12,7 +12,7 @@ from worlds import GRAMMAR, RealWorld, experiment, extraction, history, real_fil
 
 from extract.frontends import distinct_texts, extract
 from extract.frontends.grammar import compile_forms, parse_statement
-from offline.config.experiment import Frontend, GrammarForms
+from offline.config.frontend import Frontend, GrammarForms
 from offline.config.yaml import find_config, load_yaml
 from offline.errors import ConfigurationError
 from offline.records import StatementExtraction, Triple

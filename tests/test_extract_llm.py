@@ -17,7 +17,7 @@ from extract.frontends.records import Extracted
 from extract.frontends.statement_calls import schema
 from offline.canonical import encode
 from offline.config.calls import EditedCatalogue, ExtractionPrompt, Extractor
-from offline.config.experiment import GrammarForms
+from offline.config.frontend import GrammarForms
 from offline.config.yaml import find_config, load_yaml
 from offline.errors import ConfigurationError
 from offline.records import Message, Triple
@@ -838,8 +838,7 @@ def test_without_a_review_a_disputed_form_reads_nothing():
 
 def test_induced_forms_read_the_synthetic_stream_as_its_grammar_does():
     """The model answers by the grammar; what forms read of the rest must be the grammar's reading too."""
-    from offline.config.experiment import SyntheticData
-    from offline.loaders.synthetic import draw_world
+    from offline.loaders.synthetic import SyntheticData, draw_world
 
     forms = compile_forms(load_yaml(find_config("grammars", "synthetic"), GrammarForms))
     texts = list(dict.fromkeys(s.text for s in draw_world(SyntheticData(statements=(400,)), 0).statements))

@@ -534,5 +534,5 @@ def test_pipelines_and_policies_of_other_packages_plug_in_and_are_held_to_their_
 
 def test_a_name_of_ours_that_another_package_declares_is_refused(install: Callable[..., None]) -> None:
     install("theirs", "coldread.pipelines", {"sh_conflict_llm": "theirs_code:shout"}, THEIRS)
-    with pytest.raises(ConfigurationError, match="also declared by an installed package"):
+    with pytest.raises(ConfigurationError, match="also declared by 'theirs_code:shout'"):
         find_pipeline("sh_conflict_llm")

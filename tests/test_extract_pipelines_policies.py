@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from extract.pipelines import find_pipeline
-from extract.pipelines.policies import Choice, find_policy, is_policy
+from extract.pipelines.policies import POLICIES, Choice, find_policy
 from extract.pipelines.records import Candidate
 from offline.errors import ConfigurationError
 
@@ -92,14 +92,14 @@ def test_a_record_without_a_readable_time_is_of_no_day() -> None:
     "name", ["newest_0", "newest_1", "newest_02", "2nd", "asof_", "asof_-1", "asof_01", "asof_2026-1-31", "llm"]
 )
 def test_a_name_outside_the_grammar_is_no_policy(name: str) -> None:
-    assert not is_policy(name)
+    assert name not in POLICIES
     with pytest.raises(ConfigurationError, match=r"unknown policy .*; known: count, newest, oldest, newest_K, asof_POSITION"):
         find_policy(name)
 
 
 def test_a_day_that_no_calendar_has_is_refused() -> None:
     with pytest.raises(ConfigurationError, match="2026-02-30 is no day"):
-        is_policy("asof_2026-02-30")
+        find_policy("asof_2026-02-30")
 
 
 def test_an_unknown_pipeline_is_told_how_names_are_composed() -> None:

@@ -253,7 +253,7 @@ def test_a_real_engine_serves_pipelines_and_what_it_said_replays(
     monkeypatch.setenv("COLDREAD_CALLS", str(tmp_path / "calls"))
     run = _make(tmp_path, tiny_llama, engine="transformers", output_cap=48)
     experiment = run.experiment
-    serve_pipelines(run, experiment.readers[0], lambda answered, wave: None)
+    serve_pipelines(run, experiment.readers[0])
     traces = read_traces(run, "tiny")
     assert [(t.pipeline, t.question) for t in traces[:2]] == [("direct", "ada/0"), ("direct", "ada/1")]
     assert len(traces) == len(NAMES) * 5

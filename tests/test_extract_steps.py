@@ -11,6 +11,7 @@ import pytest
 import yaml
 from tiny import ROWS, coldread, make_folder, write_experiment, write_rows
 from tiny_extraction import RULES, bytes_of, extractor, make_run, refuse_engine, statements
+from watcher import Watcher
 
 from extract.step import CALLS, read_drafts
 from offline.canonical import encode, read_record, write_record
@@ -387,9 +388,9 @@ def test_a_forged_extraction_whose_hashes_fit_does_not_come_out_again(what: str,
 def _extract_and_compare(run: OpenRun) -> list[tuple[str, str]]:
     from eval.replay import _replay_extraction
 
-    links: list[tuple[str, str]] = []
-    _replay_extraction(run, lambda *link: links.append(link), tokens=True)
-    return links
+    links = Watcher()
+    _replay_extraction(run, links, tokens=True)
+    return links.said
 
 
 THEIRS = """

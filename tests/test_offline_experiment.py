@@ -15,24 +15,24 @@ from offline.config.analysis import Analysis, DeclaredContrast, DeclaredInteract
 from offline.config.calls import ExtractorUse, PipelineUse
 from offline.config.experiment import (
     Experiment,
-    FactConsolidationData,
-    GrammarForms,
-    PlainData,
     Prompt,
     Reader,
     ReaderUse,
     ResolvedExperiment,
     RetrievalSettings,
     RetrievalUse,
-    SyntheticData,
-    VersionsData,
     ViewOverrides,
     ViewSettings,
     resolve,
 )
+from offline.config.frontend import GrammarForms
 from offline.config.models import Encoder, Pin, Reranker
 from offline.config.yaml import configs_folder, dump_yaml, find_config, load_yaml, parse_yaml
 from offline.errors import ConfigurationError
+from offline.loaders.factconsolidation import FactConsolidationData
+from offline.loaders.plain import PlainData
+from offline.loaders.synthetic import SyntheticData
+from offline.loaders.versions import VersionsData
 
 MINIMAL = """
 name: small

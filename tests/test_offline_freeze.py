@@ -194,7 +194,7 @@ from extract.step import extract_step
 from offline.canonical import encode
 from offline.config.yaml import parse_yaml
 from offline.config.experiment import Experiment, resolve
-from offline.run.folder import OpenRun
+from offline.run.opened import OpenRun
 from offline.run.steps import freeze_step, load_step
 
 experiment = resolve(parse_yaml(Path("experiment.yaml").read_text(), Experiment, "experiment.yaml"), None, "experiment.yaml")

@@ -13,13 +13,14 @@ from hypothesis import strategies as st
 from worlds import RealWorld
 
 from offline.canonical import digest_of
-from offline.config.experiment import FactConsolidationData, GrammarForms, PlainData, SyntheticData
+from offline.config.frontend import GrammarForms
 from offline.config.yaml import find_config, load_yaml
 from offline.errors import ConfigurationError, DataError, StorageError
 from offline.loaders import Loaded, load
-from offline.loaders.factconsolidation import parse_context
+from offline.loaders.factconsolidation import FactConsolidationData, parse_context
+from offline.loaders.plain import PlainData
 from offline.loaders.raw import RawSource
-from offline.loaders.synthetic import World, draw_world, question_text
+from offline.loaders.synthetic import SyntheticData, World, draw_world, question_text
 from offline.records import History, Question, Statement
 
 CONTEXT = "Here is a list of facts:\n0. Ada leads to Bo.\n1. Bo leads to Cy.\n"
@@ -173,7 +174,7 @@ COMMIT = "0123456789abcdef0123456789abcdef01234567"
 READ_HUB = """
 import sys
 from offline.canonical import digest_of
-from offline.config.experiment import FactConsolidationData
+from offline.loaders.factconsolidation import FactConsolidationData
 from offline.loaders import load
 from offline.loaders.raw import RawSource
 

@@ -21,13 +21,15 @@ from eval.labels import simulate, versions_labels
 from eval.metrics.subem import substring_exact_match
 from extract.frontends.grammar import compile_forms, parse_statement
 from offline.canonical import digest_of
-from offline.config.experiment import Experiment, GrammarForms, PlainData, VersionsData
+from offline.config.experiment import Experiment
+from offline.config.frontend import GrammarForms
 from offline.config.yaml import configs_folder, find_config, load_yaml
 from offline.errors import ConfigurationError
 from offline.loaders import load
+from offline.loaders.plain import PlainData
 from offline.loaders.raw import RawSource
 from offline.loaders.synthetic import Draw, World, draw_name, question_text
-from offline.loaders.versions import SHORTEST, draw_versions
+from offline.loaders.versions import SHORTEST, VersionsData, draw_versions
 from offline.records import Statement, Triple
 
 FORMS = load_yaml(find_config("grammars", "synthetic"), GrammarForms)

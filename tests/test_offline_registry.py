@@ -1,3 +1,4 @@
+import math
 import textwrap
 from pathlib import Path
 
@@ -6,15 +7,22 @@ import pytest
 from installed import Install
 from worlds import experiment, memory, question, show
 
-from offline.config.experiment import PlainData, PluginData, RetrievalSettings
+from eval.labels import LABELS
+from eval.metrics import METRICS
+from extract.frontends import FRONTENDS
+from extract.pipelines.policies import POLICIES
+from offline.config.experiment import RetrievalSettings
 from offline.config.models import Encoder, Pin
 from offline.errors import ConfigurationError
-from offline.loaders import Loaded, load
+from offline.loaders import LOADERS, Loaded, PluginData, load
+from offline.loaders.plain import PlainData
 from offline.loaders.raw import RawSource
 from offline.records import Question, Statement
 from offline.registry import Registry
+from offline.retrievers import RETRIEVERS
 from offline.run.steps import model_work
 from offline.views import VIEWS, find_view
+from readers.engines import ENGINES
 
 OLDEST = """
 from offline.memory import Selection
@@ -58,29 +66,26 @@ def downwards(data, source):
 """
 
 
+CONSTANTS: Registry[float] = Registry("constant", "coldread.test-things", {"e": "math:e", "pi": "math:pi"})
+
+
 def test_an_implementation_is_found_under_its_name() -> None:
-    registry: Registry[str] = Registry("thing", "coldread.test-things")
-    registry.register("b")("two")
-    registry.register("a")("one")
-    assert (registry.get("a"), registry.get("b"), registry.names()) == ("one", "two", ["a", "b"])
+    assert (CONSTANTS.get("e"), CONSTANTS.get("pi"), CONSTANTS.names()) == (math.e, math.pi, ["e", "pi"])
+    assert ("e" in CONSTANTS, "c" in CONSTANTS) == (True, False)
 
 
 def test_an_unknown_name_is_refused_and_the_known_ones_are_named() -> None:
-    registry: Registry[str] = Registry("thing", "coldread.test-things")
-    registry.register("b")("two")
-    registry.register("a")("one")
     with pytest.raises(
         ConfigurationError,
-        match=r"unknown thing 'c'; known: a, b; if a package adds it \(entry point group 'coldread.test-things'\), that is not",
+        match=r"unknown constant 'c'; known: e, pi; if a package adds it \(entry point group 'coldread.test-things'\), that is",
     ):
-        registry.get("c")
+        CONSTANTS.get("c")
 
 
-def test_a_name_cannot_be_registered_twice() -> None:
-    registry: Registry[str] = Registry("thing", "coldread.test-things")
-    registry.register("a")("one")
-    with pytest.raises(ValueError, match="twice"):
-        registry.register("a")("two")
+@pytest.mark.parametrize("registry", [ENGINES, FRONTENDS, LABELS, LOADERS, METRICS, POLICIES, RETRIEVERS, VIEWS])
+def test_each_implementation_of_ours_is_where_its_registry_says(registry: Registry[object]) -> None:
+    assert registry.built_in()
+    assert all(callable(registry.get(name)) for name in registry.built_in())
 
 
 def test_an_installed_package_can_bring_a_view_that_freezes_packets(install: Install) -> None:

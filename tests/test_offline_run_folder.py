@@ -15,9 +15,11 @@ from hypothesis import strategies as st
 from worlds import PROMPT, experiment
 
 from extract.step import extract_step
-from offline.config.experiment import GrammarForms, Prompt, ResolvedExperiment, SyntheticData
+from offline.config.experiment import Prompt, ResolvedExperiment
+from offline.config.frontend import GrammarForms
 from offline.config.yaml import find_config, load_yaml
 from offline.errors import AlteredError, StateError, StorageError
+from offline.loaders.synthetic import SyntheticData
 from offline.run.folder import RunFolder
 from offline.run.manifest import read_manifest, verify_folder
 from offline.run.opened import OpenRun

@@ -14,10 +14,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import UNSET
 from tiny import naive_greedy
+from watcher import Watcher
 
 from offline.canonical import digest_of, encode, self_digest, write_record
 from offline.config.models import Pin, Reader
 from offline.errors import AlteredError, ConfigurationError, EngineError, InputLinkError, OutputLinkError, StorageError
+from offline.observer import Task
 from offline.records import Message
 from readers.calls.caller import (
     Ask,
@@ -57,12 +59,11 @@ def reader(model: Path, **changes: Any) -> Reader:
     return msgspec.structs.replace(plain, **changes)
 
 
-def asking(asked: Reader, *, structured: bool = False, told: list[tuple[int, int]] | None = None) -> Any:
-    """A caller of this reader's model and its source; `told` takes what progress is reported."""
-    progress = [] if told is None else told
+def asking(asked: Reader, *, structured: bool = False, watcher: Watcher | None = None) -> Any:
+    """A caller of this reader's model and its source; `watcher` is told of progress."""
     assert asked.model.folder is not None
     folder = Path(asked.model.folder)
-    return live_caller(asked, folder, Forbidden(folders=()), lambda *now: progress.append(now), structured=structured)
+    return live_caller(asked, folder, Forbidden(folders=()), watcher or Task(), structured=structured)
 
 
 def ask(text: str, decoding: Decoding = GREEDY, stage: str = "first") -> Ask:
@@ -104,9 +105,9 @@ def no_engine() -> Iterator[None]:
 
 
 def test_every_distinct_call_is_made_once_and_answered_as_a_naive_loop_answers(tiny_llama: Path) -> None:
-    told: list[tuple[int, int]] = []
+    watcher = Watcher()
     a, b, c = (ask(text) for text in ("Who?", "Where is it?", "When, and why then?"))
-    with asking(reader(tiny_llama, engine="transformers"), told=told) as (caller, live):
+    with asking(reader(tiny_llama, engine="transformers"), watcher=watcher) as (caller, live):
         first = caller.ask([a, b, a, c])
         assert (live.generated, live.cached) == (3, 0)
         # Asked again in another stage it is the same call; with another cap it is not.
@@ -129,7 +130,7 @@ def test_every_distinct_call_is_made_once_and_answered_as_a_naive_loop_answers(t
     assert counts["first"].input_tokens == sum(map(len, inputs))
     assert counts["second"].output_tokens == 3
     # Three calls in batches of two.
-    assert told[:3] == [(0, 3), (2, 3), (3, 3)]
+    assert watcher.told[:3] == [(0, 3, ""), (2, 3, ""), (3, 3, "")]
     assert set(live.seconds) == {"first", "second"}
     assert [environment["engine"] for environment in live.resolved()] == ["transformers"]
 

@@ -11,6 +11,7 @@ from http_double import Asked, Double, Reply, ids, said, serve
 
 from offline.config.models import Pin, Reader
 from offline.errors import EngineError
+from offline.observer import Task
 from offline.records import Message
 from readers.calls.caller import Ask
 from readers.calls.engine_source import Live, live_caller
@@ -45,7 +46,7 @@ def ask(double: Double, texts: Sequence[str] = ("one", "two"), **changes: Any) -
     chats = [(Message(role="system", content="s"), Message(role="user", content=text)) for text in texts]
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("OPENAI_BASE_URL", double.url)
-        with live_caller(reader, locate(reader), Forbidden(folders=()), lambda done, total: None) as (caller, live):
+        with live_caller(reader, locate(reader), Forbidden(folders=()), Task()) as (caller, live):
             answers = caller.ask([Ask(stage="s", chat=chat, decoding=Decoding(output_cap=4)) for chat in chats])
     return [answer.text for answer in answers], live
 

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from tiny import ANSWER, ROWS, alive, coldread, frozen_run, start_coldread, their_reader, write_experiment, write_rows
+from watcher import Watcher
 
 from eval.run import read_all
 from offline.canonical import digest_of, encode, read_lines
@@ -120,12 +121,14 @@ def test_token_totals_after_a_resume_are_those_of_the_predictions(tiny_model: Pa
 
 
 def test_reading_tells_that_its_engine_is_started_and_probed_before_any_request(tiny_model: Path, tmp_path: Path) -> None:
-    run, told = OpenRun(frozen_run(tmp_path, tiny_model)), []
+    run, watcher = OpenRun(frozen_run(tmp_path, tiny_model)), Watcher()
     with run.lock():
-        read_all(run, None, lambda step, what: None, lambda reader: lambda *now: told.append(now))
-    counts = [done for doing, done, _ in told if doing == "reading"]
-    total = told[0][2]
-    assert [now for now in told if now[0] != "reading"] == told[:2] == [("starting", 0, total), ("probing", 0, total)]
+        read_all(run, observer=watcher)
+    told = watcher.told
+    counts = [done for done, _, doing in told if not doing]
+    total = told[0][1]
+    before = [(0, total, "starting its engine"), (0, total, "probing its engine")]
+    assert [now for now in told if now[2]] == told[:2] == before
     assert counts == sorted(counts)
     assert (counts[0], counts[-1]) == (0, total)
 

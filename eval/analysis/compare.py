@@ -5,7 +5,6 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 import msgspec
-from msgspec import UNSET
 
 from eval.analysis.exchanges import Exchange, read_exchanges
 from eval.analysis.templates import templates
@@ -16,6 +15,7 @@ from offline.config.experiment import ReaderPlan
 from offline.config.models import pin_text
 from offline.errors import CommandError, StateError
 from offline.run.opened import OpenRun
+from readers.engines import asks_server
 from readers.records import Seal, Settings
 from readers.requests import SETTINGS, read_settings
 from readers.seal import read_seal, reads_folder
@@ -244,8 +244,7 @@ def stated(seal: Seal, settings: Settings, name: Literal["dtype", "device"]) -> 
     """What the seal saw, else what the reader asked for, else "not known": of a server, a reader asks for neither."""
     seen = sorted({environment[name] for environment in seal.environments if name in environment})
     asked: str = getattr(settings.reader, name)
-    behind_server = settings.reader.engine == "openai" or settings.transport is not UNSET
-    return ", ".join(seen) or ("not known" if behind_server else asked)
+    return ", ".join(seen) or ("not known" if asks_server(settings.reader) else asked)
 
 
 def _spread(counts: Iterable[int]) -> dict[str, Any]:

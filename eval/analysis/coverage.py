@@ -11,9 +11,10 @@ from operator import add, attrgetter
 from typing import Any
 
 import msgspec
-from msgspec import UNSET
+from msgspec import UNSET, UnsetType
 
 from eval.metrics.normalise import normalise_answer
+from eval.results import Result
 from offline.config.experiment import RetrievalSettings
 from offline.errors import ConfigurationError, ModelError
 from offline.freeze import freeze_memory
@@ -32,7 +33,7 @@ _TEXTS = 64
 Shown = tuple[Question, Packet, Evidence]
 
 
-class Counts(msgspec.Struct, frozen=True):
+class Counts(Result, frozen=True):
     """What the evidence of one view holds, summed over questions.
 
     gold_in_evidence: questions of which a normalised gold is a substring of the normalised evidence text.
@@ -66,6 +67,22 @@ class Counts(msgspec.Struct, frozen=True):
 
 def _plus(a: Any, b: Any) -> Any:
     return None if a is None or b is None else a + b
+
+
+# By hop class, or by exact number of hops.
+ByHops = dict[str, Counts]
+
+
+class Coverage(Result, frozen=True):
+    """Counts by view. In `views` the packets of all hop classes that are `truncated`, and those with `fallbacks`, stand beside
+    the hop classes. by_length: by history length, then hop class. by_hops: unset if no question says its number of hops.
+    curve: by number of passages, then hop class; unset if none was asked for.
+    """
+
+    views: dict[str, dict[str, Counts | int]]
+    by_length: dict[str, dict[str, ByHops]]
+    by_hops: dict[str, ByHops] | UnsetType = UNSET
+    curve: dict[str, dict[str, ByHops]] | UnsetType = UNSET
 
 
 @dataclass(frozen=True)
@@ -130,8 +147,8 @@ class Judge:
         return None if self._count is None else sum(map(self._count, text.splitlines(keepends=True)))
 
 
-def coverage(run: OpenRun, golds: Mapping[str, Sequence[str]], at: Sequence[int] = ()) -> dict[str, Any]:
-    """Counts as `coldread coverage --json` prints them: by view and hop class, by history length too, by exact hops.
+def coverage(run: OpenRun, golds: Mapping[str, Sequence[str]], at: Sequence[int] = ()) -> Coverage:
+    """Counts by view and hop class, by history length too, by exact hops.
 
     at: numbers of passages for the curve: what each retrieval view would show if it showed so many. At the number that a view
     shows by itself, that is its own packet. Sliding windows are shown by length and have no such number. A view that
@@ -154,7 +171,13 @@ def coverage(run: OpenRun, golds: Mapping[str, Sequence[str]], at: Sequence[int]
             asked = {question.id: question for question in about}
             made = freeze_memory(memory, about, views, run.experiment.prompt)
             derived += judge.judge(memory, ((asked[packet.question], packet, evidence) for packet, evidence in made))
-    return {**_tables(frozen), **({"curve": _curve(derived, points)} if at else {})}
+    stated = sorted((item for item in frozen if item.question.hops is not None), key=lambda item: item.question.hops or 0)
+    return Coverage(
+        views={view: _of_view(judged) for view, judged in _groups(frozen, _view).items()},
+        by_length=_by_hop_class(frozen, _view, _length),
+        by_hops={view: _sums(judged, _hops) for view, judged in _groups(stated, _view).items()} if stated else UNSET,
+        curve=_curve(derived, points) if at else UNSET,
+    )
 
 
 def token_counter(run: OpenRun) -> Callable[[str], int] | None:
@@ -185,33 +208,45 @@ def _packets(run: OpenRun, questions: Mapping[str, Question]) -> dict[str, list[
     return found
 
 
-_view: Callable[[Judged], str] = attrgetter("view")
-_length: Callable[[Judged], str] = attrgetter("length")
-_hop_class: Callable[[Judged], str] = attrgetter("question.hop_class")
+Name = Callable[[Judged], str]
+_view: Name = attrgetter("view")
+_length: Name = attrgetter("length")
+_hop_class: Name = attrgetter("question.hop_class")
 
 
-def _tables(judged: Sequence[Judged]) -> dict[str, Any]:
-    views = _cells(judged, _view, _hop_class)
-    for view, total in _cells(judged, _view).items():
-        views[view] |= {name: total[name] for name in ("truncated", "fallbacks")}
-    tables = {"views": views, "by_length": _cells(judged, _view, _length, _hop_class)}
-    stated = sorted((item for item in judged if item.question.hops is not None), key=lambda item: item.question.hops or 0)
-    if stated:
-        tables["by_hops"] = _cells(stated, _view, lambda item: str(item.question.hops))
-    return tables
+def _hops(judged: Judged) -> str:
+    return str(judged.question.hops)
 
 
-def _curve(judged: Sequence[Judged], points: Mapping[str, tuple[str, int]]) -> dict[str, Any]:
-    ascending = sorted(judged, key=lambda item: points[item.view][1])
-    return _cells(ascending, lambda item: points[item.view][0], lambda item: str(points[item.view][1]), _hop_class)
-
-
-def _cells(judged: Iterable[Judged], *names: Callable[[Judged], str]) -> dict[str, Any]:
-    """The sums of what bears the same names: a level of the dict for each name, in order of first appearance."""
-    if not names:
-        cell: dict[str, Any] = msgspec.to_builtins(reduce(add, (item.counts for item in judged)))
-        return cell
+def _groups(judged: Iterable[Judged], name: Name) -> dict[str, list[Judged]]:
+    """What bears the same name, in order of first appearance."""
     groups: dict[str, list[Judged]] = {}
     for item in judged:
-        groups.setdefault(names[0](item), []).append(item)
-    return {name: _cells(group, *names[1:]) for name, group in groups.items()}
+        groups.setdefault(name(item), []).append(item)
+    return groups
+
+
+def _sum(judged: Iterable[Judged]) -> Counts:
+    return reduce(add, (item.counts for item in judged))
+
+
+def _sums(judged: Iterable[Judged], name: Name) -> ByHops:
+    return {key: _sum(group) for key, group in _groups(judged, name).items()}
+
+
+def _of_view(judged: Sequence[Judged]) -> dict[str, Counts | int]:
+    total = _sum(judged)
+    return {**_sums(judged, _hop_class), "truncated": total.truncated, "fallbacks": total.fallbacks}
+
+
+def _by_hop_class(judged: Iterable[Judged], view: Name, part: Name) -> dict[str, dict[str, ByHops]]:
+    """Sums by view, part and hop class."""
+    return {
+        name: {key: _sums(group, _hop_class) for key, group in _groups(own, part).items()}
+        for name, own in _groups(judged, view).items()
+    }
+
+
+def _curve(judged: Sequence[Judged], points: Mapping[str, tuple[str, int]]) -> dict[str, dict[str, ByHops]]:
+    ascending = sorted(judged, key=lambda item: points[item.view][1])
+    return _by_hop_class(ascending, lambda item: points[item.view][0], lambda item: str(points[item.view][1]))

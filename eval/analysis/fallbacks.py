@@ -1,7 +1,7 @@
 """Fallbacks: packets that show something else than their view chose, because it chose nothing or a record is unresolved."""
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 from offline.records import Fallback
 from offline.run.opened import OpenRun
@@ -15,12 +15,16 @@ def fallbacks(run: OpenRun, views: Sequence[str]) -> dict[str, dict[str, Fallbac
     }
 
 
-def fallback_lines(found: Mapping[str, Mapping[str, Fallback]], questions: int) -> list[str]:
+def fallback_counts(run: OpenRun, views: Sequence[str]) -> dict[str, dict[Fallback, int]]:
+    """By view, how many questions are shown which fallback."""
+    return {view: dict(Counter(shown.values())) for view, shown in fallbacks(run, views).items()}
+
+
+def fallback_lines(found: Mapping[str, Mapping[Fallback, int]], questions: int) -> list[str]:
     """A line for each view with a fallback: on how many of its questions, and what they are shown instead."""
-    return [f"{view}: {_words(shown.values(), questions)}" for view, shown in found.items() if shown]
+    return [f"{view}: {_words(counts, questions)}" for view, counts in found.items() if counts]
 
 
-def _words(shown: Iterable[Fallback], questions: int) -> str:
-    counts = Counter(shown)
+def _words(counts: Mapping[Fallback, int], questions: int) -> str:
     instead = ", ".join(f"{name} for {count}" for name, count in sorted(counts.items()))
-    return f"a fallback on {counts.total()} of {questions} questions, not the view's own choice: {instead}"
+    return f"a fallback on {sum(counts.values())} of {questions} questions, not the view's own choice: {instead}"

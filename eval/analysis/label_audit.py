@@ -1,18 +1,19 @@
 """The label audit: what the screens flag, how large each population is, and how far the headlines depend on it."""
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from typing import Any
 
-import msgspec
+from msgspec import UNSET, UnsetType
 
 from eval.analysis.label_screens import SCREENS
 from eval.analysis.populations import populations
+from eval.metrics import HEADLINE
 from eval.records import Finding, Score
+from eval.results import Result
 from offline.records import Question
 from offline.run.opened import OpenRun
 
 
-class Sensitivity(msgspec.Struct, frozen=True):
+class Sensitivity(Result, frozen=True):
     """One headline (`subem` of a reader, view and hop class) and the questions of it that one screen flags.
 
     A flagged label may be wrong, so a flagged question may be right or wrong whatever was scored: the accuracy lies between
@@ -23,21 +24,44 @@ class Sensitivity(msgspec.Struct, frozen=True):
     correct: int
     flagged: int
     correct_unflagged: int
+    unflagged: int
+    lowest: int
+    highest: int
 
-    @property
-    def unflagged(self) -> int:
-        """Questions that the screen leaves."""
-        return self.questions - self.flagged
+    @classmethod
+    def of(cls, questions: int, correct: int, flagged: int, correct_unflagged: int) -> "Sensitivity":
+        """The bounds that these counts leave."""
+        unflagged, highest = questions - flagged, correct_unflagged + flagged
+        return cls(questions, correct, flagged, correct_unflagged, unflagged, lowest=correct_unflagged, highest=highest)
 
-    @property
-    def lowest(self) -> int:
-        """Questions right if every flagged one is scored against the reader."""
-        return self.correct_unflagged
 
-    @property
-    def highest(self) -> int:
-        """Questions right if every flagged one is scored in its favour."""
-        return self.correct_unflagged + self.flagged
+class Unresolved(Result, frozen=True):
+    """Statements of one history that the extraction leaves unresolved, and all of it."""
+
+    unresolved: int
+    statements: int
+
+
+# Numbers of questions by hop class.
+Sizes = dict[str, int]
+# By reader, view, hop class and screen.
+Sensitivities = dict[str, dict[str, dict[str, dict[str, Sensitivity]]]]
+
+
+class LabelAudit(Result, frozen=True):
+    """What the labels of a run are worth.
+
+    unresolved: by history, of those that have unresolved statements. screens: questions flagged, by screen. populations: their
+    sizes. sensitivity: None if no scores are stored; `note` then says why.
+    """
+
+    questions: int
+    unresolved: dict[str, Unresolved]
+    screens: dict[str, Sizes]
+    populations: dict[str, Sizes]
+    findings: tuple[Finding, ...]
+    sensitivity: Sensitivities | None
+    note: str | UnsetType = UNSET
 
 
 def least_favourable(a: Sensitivity, b: Sensitivity) -> int:
@@ -55,21 +79,22 @@ def screen_labels(run: OpenRun, golds: Mapping[str, Sequence[str]]) -> list[Find
     return [finding for name in SCREENS for question in run.data.questions for finding in found[name, question.id]]
 
 
-def unresolved(run: OpenRun) -> dict[str, dict[str, int]]:
-    """Histories of which the extraction leaves statements unresolved, and how many of how many."""
+def unresolved(run: OpenRun) -> dict[str, Unresolved]:
+    """By history, of those of which the extraction leaves statements unresolved."""
     texts = {statement.text for statement in run.extraction.statements if statement.status == "unresolved"}
     counts = {
-        history.id: {"unresolved": sum(s.text in texts for s in history.statements), "statements": len(history.statements)}
+        history.id: Unresolved(sum(s.text in texts for s in history.statements), len(history.statements))
         for history in run.data.histories
     }
-    return {name: count for name, count in counts.items() if count["unresolved"]}
+    return {name: count for name, count in counts.items() if count.unresolved}
 
 
-def unresolved_line(found: Mapping[str, Mapping[str, int]]) -> str:
+def unresolved_line(found: Mapping[str, Unresolved]) -> str:
     """What `unresolved` means for the superseded screen, in a sentence; empty if every statement is resolved."""
     if not found:
         return ""
-    left, of = (sum(counts[name] for counts in found.values()) for name in ("unresolved", "statements"))
+    left = sum(counts.unresolved for counts in found.values())
+    of = sum(counts.statements for counts in found.values())
     where = f"history {next(iter(found))!r}" if len(found) == 1 else f"{len(found)} histories"
     return (
         f"superseded takes the extraction at its word, and that leaves {left} of {of} statements of {where} unresolved: one of "
@@ -85,21 +110,21 @@ def flagged_by(findings: Iterable[Finding]) -> dict[str, set[str]]:
     return flagged
 
 
-def sensitivity(scores: Iterable[Score], flagged: Mapping[str, Collection[str]]) -> dict[str, Any]:
-    """By reader, view, hop class and screen: counts of `subem`, from stored scores."""
+def sensitivity(scores: Iterable[Score], flagged: Mapping[str, Collection[str]]) -> Sensitivities:
+    """How far each headline depends on what each screen flags, from stored scores."""
     groups: dict[tuple[str, str, str], list[Score]] = {}
     for score in scores:
         groups.setdefault((score.reader, score.view, score.hop_class), []).append(score)
-    tables: dict[str, Any] = {}
+    tables: Sensitivities = {}
     for (reader, view, hop_class), group in groups.items():
         cells = tables.setdefault(reader, {}).setdefault(view, {})
-        cells[hop_class] = {screen: _counts(_sensitivity(group, ids)) for screen, ids in flagged.items()}
+        cells[hop_class] = {screen: _sensitivity(group, ids) for screen, ids in flagged.items()}
     return tables
 
 
 def _sensitivity(scores: Sequence[Score], flagged: Collection[str]) -> Sensitivity:
-    right = [score.question for score in scores if score.metrics["subem"]]
-    return Sensitivity(
+    right = [score.question for score in scores if score.metrics[HEADLINE]]
+    return Sensitivity.of(
         questions=len(scores),
         correct=len(right),
         flagged=sum(score.question in flagged for score in scores),
@@ -107,34 +132,31 @@ def _sensitivity(scores: Sequence[Score], flagged: Collection[str]) -> Sensitivi
     )
 
 
-def _counts(found: Sensitivity) -> dict[str, int]:
-    return {**msgspec.structs.asdict(found), "unflagged": found.unflagged, "lowest": found.lowest, "highest": found.highest}
-
-
 def audit_labels(
     run: OpenRun,
     golds: Mapping[str, Sequence[str]],
     names: Sequence[str],
-    scores: Sequence[Score] | None,
-) -> dict[str, Any]:
-    """The audit as `coldread labels --json` prints it. `names`: the populations to size; scores: None if none are stored."""
+    scores: Sequence[Score] | str,
+) -> LabelAudit:
+    """The audit of a run's labels. names: the populations to size. scores: why there are none, if none are stored."""
     questions = run.data.questions
     findings = screen_labels(run, golds)
     flagged = flagged_by(findings)
     found = populations(run, golds, names)
-    return {
-        "questions": len(questions),
-        "unresolved": unresolved(run),
-        "screens": {name: _by_hops(questions, ids) for name, ids in flagged.items()},
-        "populations": {name: _by_hops(questions, ids) for name, ids in found.items()},
-        "findings": [msgspec.to_builtins(finding) for finding in findings],
-        "sensitivity": None if scores is None else sensitivity(scores, flagged),
-    }
+    return LabelAudit(
+        questions=len(questions),
+        unresolved=unresolved(run),
+        screens={name: _by_hops(questions, ids) for name, ids in flagged.items()},
+        populations={name: _by_hops(questions, ids) for name, ids in found.items()},
+        findings=tuple(findings),
+        sensitivity=None if isinstance(scores, str) else sensitivity(scores, flagged),
+        note=scores if isinstance(scores, str) else UNSET,
+    )
 
 
-def _by_hops(questions: Iterable[Question], ids: Collection[str]) -> dict[str, int]:
+def _by_hops(questions: Iterable[Question], ids: Collection[str]) -> Sizes:
     """How many of these questions, by hop class; zeros too."""
-    counts: dict[str, int] = {}
+    counts: Sizes = {}
     for question in questions:
         counts[question.hop_class] = counts.get(question.hop_class, 0) + (question.id in ids)
     return counts

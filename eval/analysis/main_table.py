@@ -8,13 +8,12 @@ from typing import Any, get_args
 
 import msgspec
 
+from eval.analysis.accuracy import accuracy
 from eval.analysis.exchanges import Exchange, read_exchanges
 from eval.analysis.provenance import extracted_by
 from eval.analysis.published import Published, published
 from eval.analysis.scored import ScoredRun
 from eval.score import sealed_blind
-from eval.statistics import wilson
-from eval.wording import percent
 from offline.canonical import read_record
 from offline.config.experiment import ReaderPlan
 from offline.config.models import pin_text
@@ -102,7 +101,7 @@ def summarise(asked: Sequence[Exchange], packets: Mapping[str, Packet], metric: 
     for item in asked:
         classes.setdefault(item.score.hop_class, []).append(item.score.metrics[metric])
     return {
-        "accuracy": {name: accuracy(sum(right), len(right)) for name, right in classes.items()},
+        "accuracy": {name: msgspec.to_builtins(accuracy(sum(right), len(right))) for name, right in classes.items()},
         "unit": unit,
         "input_mean": round(sum(item.input_size for item in asked) / len(asked), 1),
         "output_mean": round(sum(item.output_size for item in asked) / len(asked), 1),
@@ -112,16 +111,4 @@ def summarise(asked: Sequence[Exchange], packets: Mapping[str, Packet], metric: 
         "cut": sum(item.score.cut > 0 for item in asked),
         "failed": sum(item.score.finish_reason == "error" for item in asked),
         "capped": sum(item.score.finish_reason == "length" for item in asked),
-    }
-
-
-def accuracy(correct: int, questions: int) -> dict[str, Any]:
-    """Counts, percent, and the Wilson 95 % interval in percent."""
-    low, high = wilson(correct, questions)
-    return {
-        "questions": questions,
-        "correct": correct,
-        "percent": percent(correct, questions),
-        "low": f"{100 * low:.2f}",
-        "high": f"{100 * high:.2f}",
     }

@@ -1,58 +1,115 @@
 """How a pipeline came to its answer to one question, in words and numbers for `show` and the report."""
 
-from typing import Any
+from typing import Literal
 
-from extract.pipelines.records import Hop, Trace
+from msgspec import UNSET, UnsetType
+
+from eval.results import Result
+from extract.pipelines.records import AnsweredBy, Hop, HopOutcome, Trace
 from extract.pipelines.results import Made, Stored, failed
+from readers.records import FinishReason
 
 
-def told(stored: Stored, trace: Trace) -> dict[str, Any]:
+class ShownCandidate(Result, frozen=True):
+    """One candidate of a list. foreign: why policies do not see it, None if they do."""
+
+    position: int
+    entity: str
+    text: str
+    foreign: str | None
+
+
+Candidates = tuple[ShownCandidate, ...] | None
+
+
+class HopStory(Result, frozen=True):
+    """A `Hop` with its candidates, None if no list was asked for."""
+
+    number: int
+    query: str
+    resolved: str | None
+    candidates: Candidates
+    chosen: int | None
+    answer: str | None
+    outcome: HopOutcome
+    reason: str | None
+
+
+class CallStory(Result, frozen=True):
+    """One call. input, output: sizes in tokens (bytes, of a served model)."""
+
+    stage: str
+    input: int
+    output: int
+    text: str
+    finish_reason: FinishReason
+    error: str | None
+
+
+class PipelineStory(Result, frozen=True):
+    """A `Trace` with its candidates, hops and calls, and, in a scored run, its verdicts by metric.
+
+    evidence: positions of the retrieved records. metrics: None without stored scores, unset where nobody asked for them.
+    """
+
+    answer: str
+    answered_by: AnsweredBy
+    finish_reason: Literal["error", "stop"]
+    fault: str | None
+    note: str | None
+    evidence: tuple[int, ...]
+    dropped: int
+    chosen: int | None
+    candidates: Candidates
+    hops: tuple[HopStory, ...]
+    calls: tuple[CallStory, ...]
+    metrics: dict[str, bool] | UnsetType | None = UNSET
+
+
+def tell(stored: Stored, trace: Trace) -> PipelineStory:
     """Answer, retrieved positions, candidates, hops, and what the model said in each call, as it said it."""
-    return {
-        "answer": trace.answer,
-        "answered_by": trace.answered_by,
-        "finish_reason": "error" if failed(trace) else "stop",
-        "fault": trace.fault,
-        "note": trace.note or None,
-        "evidence": list(trace.evidence),
-        "dropped": trace.dropped,
-        "chosen": trace.chosen,
-        "candidates": _candidates(stored, trace.candidates),
-        "hops": [_hop(stored, hop) for hop in trace.hops],
-        "calls": [_call(made) for made in stored.made([trace])],
-    }
+    return PipelineStory(
+        answer=trace.answer,
+        answered_by=trace.answered_by,
+        finish_reason="error" if failed(trace) else "stop",
+        fault=trace.fault,
+        note=trace.note or None,
+        evidence=trace.evidence,
+        dropped=trace.dropped,
+        chosen=trace.chosen,
+        candidates=_candidates(stored, trace.candidates),
+        hops=tuple(_hop(stored, hop) for hop in trace.hops),
+        calls=tuple(_call(made) for made in stored.made([trace])),
+    )
 
 
-def _candidates(stored: Stored, name: str | None) -> list[dict[str, Any]] | None:
+def _candidates(stored: Stored, name: str | None) -> Candidates:
     """Of one list; None if there is none."""
     if name is None:
         return None
-    return [
-        {"position": found.position, "entity": found.entity, "text": found.text, "foreign": found.foreign}
-        for found in stored.candidates[name].candidates
-    ]
+    return tuple(ShownCandidate(c.position, c.entity, c.text, c.foreign) for c in stored.candidates[name].candidates)
 
 
-def _hop(stored: Stored, hop: Hop) -> dict[str, Any]:
-    return {
-        "number": hop.number,
-        "query": hop.query,
-        "resolved": hop.resolved,
-        "candidates": _candidates(stored, hop.candidates),
-        "chosen": hop.chosen,
-        "answer": hop.answer,
-        "outcome": hop.outcome,
-        "reason": hop.reason,
-    }
+def _hop(stored: Stored, hop: Hop) -> HopStory:
+    return HopStory(
+        number=hop.number,
+        query=hop.query,
+        resolved=hop.resolved,
+        candidates=_candidates(stored, hop.candidates),
+        chosen=hop.chosen,
+        answer=hop.answer,
+        outcome=hop.outcome,
+        reason=hop.reason,
+    )
 
 
-def _call(made: Made) -> dict[str, Any]:
+def _call(made: Made) -> CallStory:
     call, prediction = made.call, made.prediction
-    return {
-        "stage": call.stage,
-        "input": call.length,
-        "output": len(prediction.output_ids),
-        "text": prediction.text,
-        "finish_reason": prediction.finish_reason,
-        "error": prediction.error,
-    }
+    return CallStory(
+        stage=call.stage,
+        input=call.length,
+        output=len(prediction.output_ids),
+        text=prediction.text,
+        finish_reason=prediction.finish_reason,
+        error=prediction.error,
+    )

@@ -2,36 +2,123 @@
 
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
-from typing import Any
+from typing import Literal
 
 import msgspec
+from msgspec import UNSET, UnsetType
 
-from eval.analysis.main_table import accuracy
+from eval.analysis.accuracy import Accuracy, accuracy
 from eval.analysis.populations import LENGTH
 from eval.analysis.scored import ScoredRun, Scores, by_hops, open_scored
 from eval.metrics import HEADLINE
+from eval.results import Result
 from eval.score import sealed_blind
 from eval.statistics import count_pairs
 from eval.verify import verify_run
 from extract.pipelines.candidates import usable_positions
 from extract.pipelines.compose import Direct, Structured, parse
 from extract.pipelines.diagnostics import agreement, by_pipeline, diagnose
-from extract.pipelines.records import Trace
+from extract.pipelines.records import Diagnosis, Trace
 from extract.pipelines.results import Stored, read_stored
 from extract.pipelines.sh_conflict import LLM
 from extract.pipelines.step import read_spent
-from offline.config.calls import PipelineSettings
+from offline.config.calls import PipelineNumbers, PipelineSettings
 from offline.config.experiment import ReaderPlan
 from offline.errors import CommandError, StateError
+from offline.records import HopClass
 from offline.run.opened import OpenRun
-from readers.records import Seal
+from readers.records import Seal, StageCounts
 
 # By pipeline, then by question.
 Traces = dict[str, dict[str, Trace]]
 
 
-def pipelines(run: OpenRun, reader: str | None) -> dict[str, Any]:
-    """What `coldread pipelines --json` prints. Opens no label; with stored scores it also sets pipelines against each other.
+class StageCosts(StageCounts, frozen=True):
+    """What one stage cost. seconds: of generation, decimals; None where the run does not tell them."""
+
+    seconds: str | None
+
+
+class Agreement(Result, frozen=True):
+    """How often a list that was asked for again came out the same, candidate by candidate, as in the pipeline `against`."""
+
+    pipeline: str
+    against: str
+    lists: int
+    same: int
+
+
+class Isolation(Result, frozen=True):
+    """Code against the model as executor of one policy over the very same candidate lists.
+
+    Arms with a fallback are not among them: where the model fails to choose, its direct answer would count as its choice.
+    listed: questions with a candidate to choose; positions: of their candidates, together; took_none: questions of `listed`
+    where the model took none of them, as its answer was cut off, refused, not as asked for, or names another position.
+    """
+
+    code: str
+    model: str
+    population: str
+    hop_class: HopClass
+    questions: int
+    right_code: Accuracy
+    right_model: Accuracy
+    listed: int
+    positions: int
+    same_position: int
+    took_none: int
+
+
+class Complementarity(Result, frozen=True):
+    """A structured pipeline against the direct answer from the same kind of records.
+
+    same_evidence: questions on which both were shown the same ones. Hops retrieve others, and under an input cap the longer
+    prompt of a list has room for fewer.
+    """
+
+    pipeline: str
+    direct: str
+    hop_class: HopClass
+    questions: int
+    both: int
+    only_pipeline: int
+    only_direct: int
+    neither: int
+    same_evidence: int
+    direct_where_right: Accuracy
+    direct_where_wrong: Accuracy
+
+
+class ServedReader(Result, frozen=True):
+    """What the pipelines of one reader did.
+
+    stages: each call once, in `unit`. isolation, complementarity: unset without stored scores.
+    seconds_sealed: the seconds lie beside the sealed files, and whoever holds the run can change them.
+    """
+
+    root: str
+    sealed_blind: bool
+    sampled: tuple[str, ...]
+    unit: Literal["tokens", "bytes"]
+    pipelines: dict[str, Diagnosis]
+    seconds_sealed: Literal[False]
+    stages: dict[str, StageCosts]
+    agreement: tuple[Agreement, ...]
+    isolation: tuple[Isolation, ...] | UnsetType = UNSET
+    complementarity: tuple[Complementarity, ...] | UnsetType = UNSET
+
+
+class PipelineReport(Result, frozen=True):
+    """What the pipelines of a run did. metric: what answers were scored by, None without stored scores."""
+
+    run: str
+    settings: PipelineNumbers
+    metric: str | None
+    readers: dict[str, ServedReader]
+
+
+def pipelines(run: OpenRun, reader: str | None) -> PipelineReport:
+    """What a run's pipelines did. Opens no label; with stored scores it also sets pipelines against each other.
 
     StateError unless the run is sealed and a reader of it serves pipelines, CommandError if the one named serves none.
     """
@@ -47,45 +134,43 @@ def pipelines(run: OpenRun, reader: str | None) -> dict[str, Any]:
     scored = open_scored(run) if run.has("scores") else None
     seals = verify_run(run) if scored is None else scored.seals
     assert experiment.pipelines  # resolved wherever a reader serves any
-    return {
-        "run": str(run.path),
-        "settings": {name: getattr(experiment.pipelines, name) for name in experiment.pipelines.__struct_fields__[:-1]},
-        "metric": None if scored is None else HEADLINE,
-        "readers": {
-            plan.reader.name: _reader(run, plan, experiment.pipelines, seals[plan.reader.name], scored) for plan in plans
-        },
-    }
+    return PipelineReport(
+        run=str(run.path),
+        settings=msgspec.convert(experiment.pipelines, PipelineNumbers, from_attributes=True),
+        metric=None if scored is None else HEADLINE,
+        readers={plan.reader.name: _reader(run, plan, experiment.pipelines, seals[plan.reader.name], scored) for plan in plans},
+    )
 
 
-def _reader(run: OpenRun, plan: ReaderPlan, settings: PipelineSettings, seal: Seal, scored: ScoredRun | None) -> dict[str, Any]:
+def _reader(run: OpenRun, plan: ReaderPlan, settings: PipelineSettings, seal: Seal, scored: ScoredRun | None) -> ServedReader:
     stored = read_stored(run, plan.reader.name)
     traces = {name: {trace.question: trace for trace in own} for name, own in by_pipeline(stored.traces).items()}
-    found: dict[str, Any] = {
-        "root": seal.root,
-        "sealed_blind": sealed_blind(seal),
-        "sampled": list(seal.sampled or ()),
-        "unit": stored.transcript.settings.unit,
-        "pipelines": {
-            found.pipeline: msgspec.to_builtins(found)
-            for found in diagnose(stored.traces, stored.candidates, stored.transcript, settings)
-        },
-        # They lie beside the sealed files, and whoever holds the run can change them.
-        "seconds_sealed": False,
-        "stages": _stages(run, plan.reader.name, stored),
-        "agreement": list(_agreement(stored, traces)),
-    }
-    if scored is not None:
-        scores = {name: scored.scores[plan.reader.name, name] for name in traces}
-        found["isolation"] = list(_isolation(stored, settings, traces, scores))
-        found["complementarity"] = list(_complementarity(traces, scores))
-    return found
+    diagnosed = diagnose(stored.traces, stored.candidates, stored.transcript, settings)
+    found = ServedReader(
+        root=seal.root,
+        sealed_blind=sealed_blind(seal),
+        sampled=seal.sampled or (),
+        unit=stored.transcript.settings.unit,
+        pipelines={found.pipeline: found for found in diagnosed},
+        seconds_sealed=False,
+        stages=_stages(run, plan.reader.name, stored),
+        agreement=tuple(_agreement(stored, traces)),
+    )
+    if scored is None:
+        return found
+    scores = {name: scored.scores[plan.reader.name, name] for name in traces}
+    return msgspec.structs.replace(
+        found,
+        isolation=tuple(_isolation(stored, settings, traces, scores)),
+        complementarity=tuple(_complementarity(traces, scores)),
+    )
 
 
-def _stages(run: OpenRun, reader: str, stored: Stored) -> dict[str, Any]:
+def _stages(run: OpenRun, reader: str, stored: Stored) -> dict[str, StageCosts]:
     """Distinct calls of each stage, what they cost, and seconds of generation where the run tells them."""
     spent = read_spent(run, reader)
     return {
-        stage: {**msgspec.to_builtins(counts), "seconds": spent.seconds.get(stage) if spent else None}
+        stage: StageCosts(**msgspec.structs.asdict(counts), seconds=spent.seconds.get(stage) if spent else None)
         for stage, counts in stored.transcript.counts().items()
     }
 
@@ -98,23 +183,16 @@ def _structured(names: Iterable[str]) -> Iterator[tuple[str, Structured]]:
             yield name, arm
 
 
-def _agreement(stored: Stored, traces: Traces) -> Iterator[dict[str, Any]]:
-    """How often a list that was asked for again came out the same, candidate by candidate."""
+def _agreement(stored: Stored, traces: Traces) -> Iterator[Agreement]:
     single = [(name, arm.method) for name, arm in _structured(traces) if not arm.chain]
     first = {method.unit: name for name, method in reversed(single) if not method.again}
     for name, method in single:
         if method.again and method.unit in first:
             same, lists = agreement(stored.traces, stored.candidates, stored.transcript, first[method.unit], name)
-            yield {"pipeline": name, "against": first[method.unit], "lists": lists, "same": same}
+            yield Agreement(name, first[method.unit], lists, same)
 
 
-def _isolation(stored: Stored, settings: PipelineSettings, of: Traces, scores: dict[str, Scores]) -> Iterator[dict[str, Any]]:
-    """Code against the model as executor of one policy over the very same candidate lists.
-
-    Arms with a fallback are not among them: where the model fails to choose, its direct answer would count as its choice.
-    listed: questions with a candidate to choose; positions: of their candidates, together; took_none: questions of `listed`
-    where the model took none of them, as its answer was cut off, refused, not as asked for, or names another position.
-    """
+def _isolation(stored: Stored, settings: PipelineSettings, of: Traces, scores: dict[str, Scores]) -> Iterator[Isolation]:
     arms = dict(_structured(of))
     by_model = [name for name, arm in arms.items() if arm.method.policy == LLM and not (arm.chain or arm.fallback)]
     for name, code in ((name, code) for name in by_model for code in arms if _executes(arms[code], arms[name])):
@@ -128,19 +206,19 @@ def _isolation(stored: Stored, settings: PipelineSettings, of: Traces, scores: d
                 right = [(scores[code][q].metrics[HEADLINE], scores[name][q].metrics[HEADLINE]) for q in questions]
                 chosen = [(others[q].chosen, traces[q].chosen) for q in questions]
                 listed = [q for q in questions if given[q]]
-                yield {
-                    "code": code,
-                    "model": name,
-                    "population": population,
-                    "hop_class": hop_class,
-                    "questions": len(questions),
-                    "right_code": accuracy(sum(one for one, _ in right), len(right)),
-                    "right_model": accuracy(sum(other for _, other in right), len(right)),
-                    "listed": len(listed),
-                    "positions": sum(len(given[q]) for q in questions),
-                    "same_position": sum(one is not None and one == other for one, other in chosen),
-                    "took_none": sum(traces[q].chosen is None for q in listed),
-                }
+                yield Isolation(
+                    code=code,
+                    model=name,
+                    population=population,
+                    hop_class=hop_class,
+                    questions=len(questions),
+                    right_code=accuracy(sum(one for one, _ in right), len(right)),
+                    right_model=accuracy(sum(other for _, other in right), len(right)),
+                    listed=len(listed),
+                    positions=sum(len(given[q]) for q in questions),
+                    same_position=sum(one is not None and one == other for one, other in chosen),
+                    took_none=sum(traces[q].chosen is None for q in listed),
+                )
 
 
 def _by_length(scores: Scores, questions: frozenset[str], prefix: str) -> list[tuple[str, frozenset[str]]]:
@@ -155,12 +233,7 @@ def _executes(code: Structured, model: Structured) -> bool:
     return code == replace(model, method=replace(model.method, policy="newest"))
 
 
-def _complementarity(of: Traces, scores: dict[str, Scores]) -> Iterator[dict[str, Any]]:
-    """Every structured pipeline against the direct answer from the same kind of records.
-
-    same_evidence: questions on which both were shown the same ones. Hops retrieve others, and under an input cap the longer
-    prompt of a list has room for fewer.
-    """
+def _complementarity(of: Traces, scores: dict[str, Scores]) -> Iterator[Complementarity]:
     directs = {arm.unit: name for name in scores if isinstance(arm := parse(name), Direct) and not arm.sampled}
     for name, arm in _structured(scores):
         direct, ours = directs.get(arm.method.unit), scores[name]
@@ -168,16 +241,16 @@ def _complementarity(of: Traces, scores: dict[str, Scores]) -> Iterator[dict[str
             continue
         for hop_class, questions in by_hops(ours, frozenset(ours), "all"):
             pairs = count_pairs((ours[q].metrics[HEADLINE], scores[direct][q].metrics[HEADLINE]) for q in questions)
-            yield {
-                "pipeline": name,
-                "direct": direct,
-                "hop_class": hop_class,
-                "questions": pairs.questions,
-                "both": pairs.both,
-                "only_pipeline": pairs.only_a,
-                "only_direct": pairs.only_b,
-                "neither": pairs.neither,
-                "same_evidence": sum(of[name][q].evidence == of[direct][q].evidence for q in questions),
-                "direct_where_right": accuracy(pairs.both, pairs.correct_a),
-                "direct_where_wrong": accuracy(pairs.only_b, pairs.questions - pairs.correct_a),
-            }
+            yield Complementarity(
+                pipeline=name,
+                direct=direct,
+                hop_class=hop_class,
+                questions=pairs.questions,
+                both=pairs.both,
+                only_pipeline=pairs.only_a,
+                only_direct=pairs.only_b,
+                neither=pairs.neither,
+                same_evidence=sum(of[name][q].evidence == of[direct][q].evidence for q in questions),
+                direct_where_right=accuracy(pairs.both, pairs.correct_a),
+                direct_where_wrong=accuracy(pairs.only_b, pairs.questions - pairs.correct_a),
+            )

@@ -1,86 +1,135 @@
 """One question's whole story: what each view shows, what each reader said, how pipelines went, and, once scored, the scores."""
 
 import difflib
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Iterator, Sequence
 
-from eval.analysis.pipeline_story import told
+from msgspec import UNSET, UnsetType
+from msgspec.structs import replace
+
+from eval.analysis.pipeline_story import PipelineStory, tell
 from eval.records import Score
+from eval.results import Result
 from extract.pipelines.results import read_stored
 from offline.canonical import read_lines
 from offline.config.experiment import ReaderPlan
 from offline.errors import CommandError
+from offline.records import Fallback, HopClass, Question
 from offline.run.opened import OpenRun
+from readers.records import FinishReason
 from readers.sealed import sealed_reader
 
 # By reader and view.
 Scores = dict[tuple[str, str], Score]
 
 
-def show(run: OpenRun, question_id: str) -> dict[str, Any]:
+class AnswerStory(Result, frozen=True):
+    """What a reader said. metrics: verdicts by metric, None without stored scores."""
+
+    text: str
+    finish_reason: FinishReason
+    records_cut: int
+    error: str | None
+    metrics: dict[str, bool] | None
+
+
+class ViewStory(Result, frozen=True):
+    """What a view shows; answers by reader."""
+
+    records: int
+    truncated: bool
+    fallback: Fallback | None
+    evidence: str
+    answers: dict[str, AnswerStory]
+
+
+class QuestionStory(Result, frozen=True):
+    """golds: None until scores are stored. pipelines: by pipeline, then by reader; unset if there is none."""
+
+    question: str
+    text: str
+    history: str
+    hop_class: HopClass
+    hops: int | None
+    golds: tuple[str, ...] | None
+    views: dict[str, ViewStory]
+    pipelines: dict[str, dict[str, PipelineStory]] | UnsetType = UNSET
+
+
+def show(run: OpenRun, question_id: str) -> QuestionStory:
     """The story of one question, from verified files. Labels stay closed: gold answers appear once scores are stored."""
-    experiment = run.experiment
-    data = run.data
-    by_id = data.by_id
+    question = _find(run, question_id)
+    sealed = [plan for plan in run.experiment.readers if plan.reader.name in run.sealed_readers()]
+    scores = _scores(run, [plan.reader.name for plan in run.experiment.readers], question_id)
+    answers: dict[str, dict[str, AnswerStory]] = {}
+    pipelines: dict[str, dict[str, PipelineStory]] = {}
+    for plan in sealed:
+        name = plan.reader.name
+        for view, answer in _answers(run, name, question_id, scores):
+            answers.setdefault(view, {})[name] = answer
+        for pipeline, story in _stories(run, plan, question_id, scores):
+            pipelines.setdefault(pipeline, {})[name] = story
+    return QuestionStory(
+        question=question.id,
+        text=question.text,
+        history=question.history,
+        hop_class=question.hop_class,
+        hops=question.hops,
+        golds=next((score.golds for score in scores.values()), None),
+        views=dict(_views(run, question_id, answers)),
+        pipelines=pipelines or UNSET,
+    )
+
+
+def _find(run: OpenRun, question_id: str) -> Question:
+    by_id = run.data.by_id
     if question_id not in by_id:
         close = difflib.get_close_matches(question_id, by_id, n=3) or list(by_id)[:3]
         raise CommandError(f"{run.path} has no question {question_id!r}; for example {', '.join(close)}")
-    question = by_id[question_id]
-    views: dict[str, Any] = {}
+    return by_id[question_id]
+
+
+def _views(run: OpenRun, question: str, answers: dict[str, dict[str, AnswerStory]]) -> Iterator[tuple[str, ViewStory]]:
     if run.has("packets"):
         evidence = run.evidence
-        for view, packets in run.packets(experiment.views).items():
-            (packet,) = [p for p in packets if p.question == question_id]
-            views[view] = {
-                "records": packet.records,
-                "truncated": packet.truncated,
-                "fallback": packet.fallback,
-                "evidence": evidence[packet.evidence].text,
-                "answers": {},
-            }
-    pipelines: dict[str, dict[str, Any]] = {}
-    scores = _scores(run, [plan.reader.name for plan in experiment.readers], question_id)
-    for plan in experiment.readers:
-        name = plan.reader.name
-        if name not in run.sealed_readers():
-            continue
-        for answer in sealed_reader(run, name).answers():
-            scheduled, prediction = answer.scheduled, answer.prediction
-            if scheduled.question == question_id:
-                score = scores.get((name, scheduled.view))
-                views[scheduled.view]["answers"][name] = {
-                    "text": prediction.text,
-                    "finish_reason": prediction.finish_reason,
-                    "records_cut": scheduled.cut,
-                    "error": prediction.error,
-                    "metrics": score.metrics if score else None,
-                }
-        for pipeline, story in _stories(run, plan, question_id, scores):
-            pipelines.setdefault(pipeline, {})[name] = story
-    golds = next((list(score.golds) for score in scores.values()), None)
-    return {
-        "question": question.id,
-        "text": question.text,
-        "history": question.history,
-        "hop_class": question.hop_class,
-        "hops": question.hops,
-        "golds": golds,
-        "views": views,
-        **({"pipelines": pipelines} if pipelines else {}),
-    }
+        for view, packets in run.packets(run.experiment.views).items():
+            (packet,) = [p for p in packets if p.question == question]
+            shown = evidence[packet.evidence].text
+            yield view, ViewStory(packet.records, packet.truncated, packet.fallback, shown, answers.get(view, {}))
 
 
-def _stories(run: OpenRun, plan: ReaderPlan, question: str, scores: Scores) -> Iterator[tuple[str, dict[str, Any]]]:
+def _answers(run: OpenRun, reader: str, question: str, scores: Scores) -> Iterator[tuple[str, AnswerStory]]:
+    """What a sealed reader said to a question, by view."""
+    for answer in sealed_reader(run, reader).answers():
+        scheduled, prediction = answer.scheduled, answer.prediction
+        if scheduled.question == question:
+            yield (
+                scheduled.view,
+                AnswerStory(
+                    text=prediction.text,
+                    finish_reason=prediction.finish_reason,
+                    records_cut=scheduled.cut,
+                    error=prediction.error,
+                    metrics=_metrics(scores, reader, scheduled.view),
+                ),
+            )
+
+
+def _stories(run: OpenRun, plan: ReaderPlan, question: str, scores: Scores) -> Iterator[tuple[str, PipelineStory]]:
     """What each of a reader's pipelines made of a question."""
     if plan.pipelines:
         stored = read_stored(run, plan.reader.name)
         for trace in stored.traces:
             if trace.question == question:
-                score = scores.get((plan.reader.name, trace.pipeline))
-                yield trace.pipeline, {**told(stored, trace), "metrics": score.metrics if score else None}
+                metrics = _metrics(scores, plan.reader.name, trace.pipeline)
+                yield trace.pipeline, replace(tell(stored, trace), metrics=metrics)
 
 
-def _scores(run: OpenRun, readers: list[str], question_id: str) -> Scores:
+def _metrics(scores: Scores, reader: str, view: str) -> dict[str, bool] | None:
+    score = scores.get((reader, view))
+    return score.metrics if score else None
+
+
+def _scores(run: OpenRun, readers: Sequence[str], question_id: str) -> Scores:
     if not run.has("scores"):
         return {}
     run.need("scores")

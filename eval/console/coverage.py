@@ -1,11 +1,12 @@
 """What `coldread coverage` prints for people, inside 100 columns."""
 
 from collections.abc import Iterator
-from typing import Any
 
+from msgspec import UNSET
 from rich.console import Console
 from rich.markup import escape
 
+from eval.analysis.coverage import ByHops, Counts, Coverage
 from eval.console.layout import new_table
 from eval.wording import percent
 
@@ -13,51 +14,51 @@ from eval.wording import percent
 _NUMBERS = ("\nasked", "gold in\nevidence", "as\nvalue", "cmc's\nkeys %", "\ncomplete", "\nrecords")
 
 
-def coverage(console: Console, result: dict[str, Any], by: str | None) -> None:
+def coverage(console: Console, result: Coverage, by: str | None) -> None:
     """What evidence holds, by view and hop class; `by` length: by history length too; by hops: by their exact number.
 
     cmc's keys %: the share of the records that cmc is about that this view shows. complete: questions of which it shows them
     all. records and tokens are means (characters, where no tokenizer is at hand), truncated counts packets; so does fallback,
     which has a column only where there is any.
     """
-    if by == "hops" and "by_hops" not in result:
+    if by == "hops" and result.by_hops is UNSET:
         console.print("no question of this run says its number of hops", highlight=False)
         return
     rows = list(_rows(result, by))
-    size = "characters" if any(cell["tokens"] is None for _, cell in rows) else "tokens"
+    counted = all(cell.tokens is not None for _, cell in rows)
+    size = "tokens" if counted else "characters"
     heads = ("\nview", "\nlength", "\nhops") if by == "length" else ("\nview", "\nhops")
-    fallback = any(cell["fallbacks"] for _, cell in rows)
+    fallback = any(cell.fallbacks for _, cell in rows)
     table = new_table("what evidence holds", heads, (*_NUMBERS, f"\n{size}", "\ntruncated", *["fall-\nback"] * fallback))
     table.padding = 0
     for names, cell in rows:
         table.add_row(
             *map(escape, names),
-            str(cell["questions"]),
-            str(cell["gold_in_evidence"]),
-            str(cell["gold_as_value"]),
-            percent(cell["cmc_keys_shown"], cell["cmc_keys"]),
-            str(cell["complete"]),
-            f"{cell['records'] / cell['questions']:.1f}",
-            f"{cell[size] / cell['questions']:.0f}",
-            str(cell["truncated"]),
-            *[str(cell["fallbacks"])] * fallback,
+            str(cell.questions),
+            str(cell.gold_in_evidence),
+            str(cell.gold_as_value),
+            percent(cell.cmc_keys_shown, cell.cmc_keys),
+            str(cell.complete),
+            f"{cell.records / cell.questions:.1f}",
+            f"{((cell.tokens or 0) if counted else cell.characters) / cell.questions:.0f}",
+            str(cell.truncated),
+            *[str(cell.fallbacks)] * fallback,
         )
     console.print(table)
 
 
-def _rows(result: dict[str, Any], by: str | None) -> Iterator[tuple[tuple[str, ...], dict[str, Any]]]:
+def _rows(result: Coverage, by: str | None) -> Iterator[tuple[tuple[str, ...], Counts]]:
     if by == "length":
-        for view, lengths in result["by_length"].items():
+        for view, lengths in result.by_length.items():
             for length, cells in lengths.items():
                 yield from (((view, length, name), cell) for name, cell in cells.items())
     else:
-        for view, cells in result["by_hops" if by == "hops" else "views"].items():
-            yield from (((view, name), cell) for name, cell in cells.items() if isinstance(cell, dict))
+        for view, found in (result.by_hops if by == "hops" and result.by_hops else result.views).items():
+            yield from (((view, name), cell) for name, cell in found.items() if isinstance(cell, Counts))
 
 
-def curve(console: Console, result: dict[str, Any]) -> None:
+def curve(console: Console, views: dict[str, dict[str, ByHops]]) -> None:
     """Percent of questions with gold in evidence, by view and hop class, at each number of passages that a view can show."""
-    views = result["curve"]
     if not views:
         console.print("no view of this run shows the best passages of a ranking, so there is no curve", highlight=False)
         return
@@ -66,6 +67,6 @@ def curve(console: Console, result: dict[str, Any]) -> None:
     for view, points in views.items():
         for hop_class in next(iter(points.values())):
             cells = [points[k][hop_class] if k in points else None for k in at]
-            shares = ["-" if cell is None else percent(cell["gold_in_evidence"], cell["questions"]) for cell in cells]
+            shares = ["-" if cell is None else percent(cell.gold_in_evidence, cell.questions) for cell in cells]
             table.add_row(view, hop_class, *shares)
     console.print(table)

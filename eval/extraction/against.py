@@ -11,15 +11,13 @@ from msgspec import UNSET
 from eval.extraction.downstream import downstream
 from eval.extraction.quality import Alignment, errors, in_common, linking, map_relations, relations, statuses, triples
 from extract.frontends import extract
-from offline.config.experiment import Frontend, GrammarForms, ResolvedExperiment
+from offline.config.experiment import ResolvedExperiment
+from offline.config.frontend import Frontend, GrammarForms
 from offline.config.yaml import find_config, load_yaml
 from offline.errors import ConfigurationError, DataError
 from offline.loaders import kind_of
 from offline.records import Extraction
 from offline.run.opened import OpenRun
-
-# The shipped grammar that fits a kind of data.
-GRAMMARS = {"factconsolidation": "mquake", "synthetic": "synthetic", "versions": "synthetic"}
 
 
 def with_grammar(experiment: ResolvedExperiment, grammar: GrammarForms) -> ResolvedExperiment:
@@ -54,10 +52,10 @@ def _find(run: OpenRun, given: str) -> Reference:
             raise ConfigurationError(f"--against {given}: no such folder; give grammar, grammar:NAME or a run")
         return Reference(given, OpenRun(Path(given)).extraction)
     if not colon:
-        data = kind_of(run.experiment.data)
-        if data not in GRAMMARS:
-            raise ConfigurationError(f"--against grammar: no grammar is known to fit {data} data; give grammar:NAME")
-        name = GRAMMARS[data]
+        data = run.experiment.data
+        if data.grammar is None:
+            raise ConfigurationError(f"--against grammar: no grammar is known to fit {kind_of(data)} data; give grammar:NAME")
+        name = data.grammar
     grammar = load_yaml(find_config("grammars", name), GrammarForms)
     return Reference(f"grammar:{grammar.name}", extract(run.data.histories, with_grammar(run.experiment, grammar)))
 

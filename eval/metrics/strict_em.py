@@ -2,11 +2,9 @@
 
 from collections.abc import Sequence
 
-from eval.metrics import METRICS
 from eval.metrics.normalise import checked_golds, normalise_answer, parse_answer
 
 
-@METRICS.register("strict_em")
 def strict_exact_match(prediction: str, golds: Sequence[str]) -> bool:
     """Whether the parsed output equals a gold after the scorer's normalisation; LabelError for a void gold."""
     parsed = normalise_answer(parse_answer(prediction))

@@ -2,11 +2,9 @@
 
 from collections.abc import Sequence
 
-from eval.metrics import METRICS
 from eval.metrics.normalise import checked_golds, normalise_answer, parse_answer
 
 
-@METRICS.register("subem")
 def substring_exact_match(prediction: str, golds: Sequence[str]) -> bool:
     """Whether a normalised gold is a substring of the normalised raw or parsed output; LabelError for a void gold."""
     outputs = [normalise_answer(prediction), normalise_answer(parse_answer(prediction))]

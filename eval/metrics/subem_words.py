@@ -4,7 +4,6 @@ import re
 import unicodedata
 from collections.abc import Sequence
 
-from eval.metrics import METRICS
 from eval.metrics.normalise import checked_golds, normalise_answer, parse_answer
 
 
@@ -12,7 +11,6 @@ def _words(text: str) -> str:
     return normalise_answer(unicodedata.normalize("NFKC", text))
 
 
-@METRICS.register("subem_words")
 def substring_words_match(prediction: str, golds: Sequence[str]) -> bool:
     """As `subem`, after NFKC and with a gold bounded by non-word characters; LabelError for a void gold."""
     outputs = [_words(prediction), _words(parse_answer(prediction))]

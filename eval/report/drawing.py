@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from eval.report.label_placement import place
-from offline.errors import ConfigurationError
+from offline.errors import needs
 
 # Of a drawing in CSS pixels; narrower ones where there are many.
 WIDTH, NARROW, HEIGHT = 420, 240, 240
@@ -160,19 +160,15 @@ def _shape(readers: Sequence[str]) -> Any:
 
 
 def _altair() -> Any:
-    try:
+    with needs("report", "a report"):
         import altair
-    except ImportError as error:
-        raise ConfigurationError(f"a report needs {error.name}; run: pip install 'coldread[report]'") from error
     return altair
 
 
 def _draw(chart: Any, width: int, height: int, left: int, bottom: int) -> str:
     """One chart as SVG; it holds no id, no style and no script, and its texts are escaped."""
-    try:
+    with needs("report", "a report"):
         import vl_convert
-    except ImportError as error:
-        raise ConfigurationError(f"a report needs {error.name}; run: pip install 'coldread[report]'") from error
     axis = {
         "labelColor": "var(--ink)",
         "titleColor": "var(--quiet)",

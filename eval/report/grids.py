@@ -1,10 +1,9 @@
 """The report's tables beside the main one: contrasts, declared or exploratory, and how far headlines depend on the labels."""
 
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Iterator, Mapping
 
 from eval.analysis.contrasts import contrasts, interactions
-from eval.analysis.label_audit import unresolved_line
+from eval.analysis.label_audit import LabelAudit, Sensitivity, unresolved_line
 from eval.metrics import HEADLINE
 from eval.report.source import Source
 from eval.typeset import contrasts as grids
@@ -38,29 +37,29 @@ def interaction_grid(source: Source) -> Grid | None:
     return grids.interaction_grid(rows) if rows else None
 
 
-def sensitivity_grid(audit: dict[str, Any]) -> Grid | None:
+def sensitivity_grid(audit: LabelAudit) -> Grid | None:
     """Headlines against each screen that flags something; None if none does."""
-    screens = [name for name, by_hops in audit["screens"].items() if any(by_hops.values())]
+    screens = [name for name, by_hops in audit.screens.items() if any(by_hops.values())]
     if not screens:
         return None
 
-    def bounds(cell: dict[str, int]) -> str:
-        low, high = (percent(cell[name], cell["questions"]) for name in ("lowest", "highest"))
-        return f"{cell['flagged']}: {low} to {high}" if cell["flagged"] else "0"
+    def bounds(cell: Sensitivity) -> str:
+        low, high = percent(cell.lowest, cell.questions), percent(cell.highest, cell.questions)
+        return f"{cell.flagged}: {low} to {high}" if cell.flagged else "0"
 
-    def scored(cells: dict[str, dict[str, int]]) -> str:
+    def scored(cells: Mapping[str, Sensitivity]) -> str:
         cell = cells[screens[0]]
-        return percent(cell["correct"], cell["questions"])
+        return percent(cell.correct, cell.questions)
 
     rows = tuple(
         (view, reader, hop_class, scored(cells), *(bounds(cells[screen]) for screen in screens))
-        for reader, views in audit["sensitivity"].items()
+        for reader, views in (audit.sensitivity or {}).items()
         for view, by_hops in views.items()
         for hop_class, cells in by_hops.items()
     )
     notes = (
         "Each screen: how many questions of the row it flags, and the percentages that the row would have if every one of them "
         "were wrong, or right.",
-        *filter(None, [unresolved_line(audit["unresolved"])]),
+        *filter(None, [unresolved_line(audit.unresolved)]),
     )
     return Grid(("view", "reader", "hops", f"{HEADLINE} %", *screens), (rows,), 3, notes)

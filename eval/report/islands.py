@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from eval.analysis.coverage import Judge, Judged
+from eval.analysis.pipeline_story import PipelineStory
 from eval.metrics import HEADLINE
 from eval.metrics.normalise import normalise_answer, parse_answer
 from eval.records import Finding
@@ -85,8 +86,8 @@ class Islands:
         """By question, the records that pipelines retrieved for it, or took candidates from."""
         found: dict[str, set[int]] = {}
         for (_, _, question), trace in self._source.traces.items():
-            lists = [trace["candidates"] or (), *(hop["candidates"] or () for hop in trace["hops"])]
-            positions = {*trace["evidence"], *(each["position"] for candidates in lists for each in candidates)}
+            lists = [trace.candidates or (), *(hop.candidates or () for hop in trace.hops)]
+            positions = {*trace.evidence, *(each.position for candidates in lists for each in candidates)}
             found.setdefault(question, set()).update(positions)
         return found
 
@@ -140,7 +141,7 @@ class Islands:
             "findings": [[f.screen, f.gold, f.detail] for f in self._findings.get(question.id, ())],
         }
 
-    def _traces(self, reader: str, question: str) -> list[dict[str, Any] | None]:
+    def _traces(self, reader: str, question: str) -> list[PipelineStory | None]:
         """How each pipeline went, None for those that the reader does not serve."""
         source = self._source
         return [source.traces.get((reader, name, question)) for name in source.scored.experiment.served]

@@ -16,16 +16,16 @@ from eval.analysis.label_audit import audit_labels
 from eval.analysis.main_table import main_table
 from eval.analysis.provenance import extracted_by, extraction_words
 from eval.metrics import HEADLINE
-from eval.records import Finding
 from eval.report.figures import HOPS, figures
 from eval.report.grids import contrast_grid, interaction_grid, sensitivity_grid
 from eval.report.islands import Islands
 from eval.report.source import Source, read_source
+from eval.results import Result
 from eval.typeset.grid import Grid
 from eval.typeset.main_table import grids
 from offline.canonical import write_bytes
 from offline.config.models import pin_text
-from offline.errors import ConfigurationError
+from offline.errors import needs
 from offline.loaders import kind_of
 from offline.run.folder import REPORT
 from offline.run.opened import OpenRun
@@ -34,22 +34,42 @@ _PAGE = Path(__file__).with_name("assets")
 _SCRIPTS = ("page.js", "questions.js", "answers.js", "evidence.js", "pipelines.js", "start.js")
 
 
-def write_report(run: OpenRun, out: Path | None = None) -> dict[str, Any]:
+class Report(Result, frozen=True):
+    """A written page: where it lies, its size, and how much of each it shows."""
+
+    run: str
+    report: str
+    bytes: int
+    questions: int
+    views: int
+    readers: int
+    answers: int
+
+
+def write_report(run: OpenRun, out: Path | None = None) -> Report:
     """Write a run's report to `out` (default: report.html in the run) and say what it holds. Opens no label."""
-    page, result = make_report(run)
+    source = read_source(run)
+    page = make_page(source)
     place = run.path / REPORT if out is None else out
     write_bytes(place, [page])
-    return {"run": str(run.path), "report": str(place), "bytes": len(page), **result}
+    return Report(
+        run=str(run.path),
+        report=str(place),
+        bytes=len(page),
+        questions=len(source.questions),
+        views=len(source.views),
+        readers=len(source.readers),
+        answers=len(source.all_scores),
+    )
 
 
-def make_report(run: OpenRun) -> tuple[bytes, dict[str, Any]]:
-    """The page, and what it holds in numbers. StateError unless the run is scored; an altered one is refused."""
-    source = read_source(run)
+def make_page(source: Source) -> bytes:
+    """The page of a scored run."""
+    run = source.scored.run
     table = main_table(source.scored, HEADLINE, True, False)
     audit = audit_labels(run, source.golds, (), source.all_scores)
-    findings = [Finding(**{**found, "chain": ()}) for found in audit["findings"]]
-    islands = Islands(source, findings)
-    page = _render(
+    islands = Islands(source, audit.findings)
+    return _render(
         title=source.scored.experiment.name,
         facts=_facts(source),
         readers=_readers(source, table),
@@ -58,22 +78,18 @@ def make_report(run: OpenRun) -> tuple[bytes, dict[str, Any]]:
         series=range(1, 7),
         reader_names=source.readers,
         sensitivity=sensitivity_grid(audit),
-        screens=audit["screens"],
+        screens=audit.screens,
         islands=islands.packed,
         hops={name: HOPS[name] for name in source.hop_classes},
         views=source.views,
         lengths=list(dict.fromkeys(history.length for history in source.histories)),
         metric=HEADLINE,
     )
-    counts = {"questions": len(source.questions), "views": len(source.views), "readers": len(source.readers)}
-    return page, counts | {"answers": len(source.all_scores)}
 
 
 def _render(**content: Any) -> bytes:
-    try:
+    with needs("report", "a report"):
         from jinja2 import Environment, StrictUndefined
-    except ImportError as error:
-        raise ConfigurationError(f"a report needs {error.name}; run: pip install 'coldread[report]'") from error
     read = {name: (_PAGE / name).read_text(encoding="utf-8") for name in ("page.html", "page.css", *_SCRIPTS)}
     script = '"use strict";\n(() => {\n' + "\n".join(read[name] for name in _SCRIPTS) + "})();\n"
     environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)

@@ -3,9 +3,9 @@
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, get_args
+from typing import get_args
 
-from eval.analysis.pipeline_story import told
+from eval.analysis.pipeline_story import PipelineStory, tell
 from eval.analysis.scored import ScoredRun, open_scored
 from eval.records import Score
 from extract.pipelines.results import read_stored
@@ -32,7 +32,7 @@ class Source:
     packets: Mapping[str, Mapping[str, Packet]]
     evidence: Mapping[str, Evidence]
     errors: Mapping[Key, str]
-    traces: Mapping[Key, dict[str, Any]]
+    traces: Mapping[Key, PipelineStory]
 
     @property
     def views(self) -> tuple[str, ...]:
@@ -66,7 +66,7 @@ def read_source(run: OpenRun) -> Source:
     scored = open_scored(run)
     experiment, data = scored.experiment, run.data
     traces = {key: trace for plan in experiment.readers for key, trace in _traces(run, plan)}
-    failed = {key: trace["fault"] for key, trace in traces.items() if trace["finish_reason"] == "error"}
+    failed = {key: trace.fault or "" for key, trace in traces.items() if trace.finish_reason == "error"}
     return Source(
         scored=scored,
         histories=data.histories,
@@ -79,11 +79,11 @@ def read_source(run: OpenRun) -> Source:
     )
 
 
-def _traces(run: OpenRun, plan: ReaderPlan) -> Iterator[tuple[Key, dict[str, Any]]]:
+def _traces(run: OpenRun, plan: ReaderPlan) -> Iterator[tuple[Key, PipelineStory]]:
     if plan.pipelines:
         stored = read_stored(run, plan.reader.name)
         for trace in stored.traces:
-            yield (plan.reader.name, trace.pipeline, trace.question), told(stored, trace)
+            yield (plan.reader.name, trace.pipeline, trace.question), tell(stored, trace)
 
 
 def _errors(run: OpenRun, reader: str) -> Iterator[tuple[Key, str]]:

@@ -1,8 +1,8 @@
 """Frontends: distinct statement texts to a frozen extraction.
 
-A frontend is a function `(texts, experiment) -> Extraction`, registered by name; `coldread.frontends` is the entry point
-group. One that asks a model is marked with `asks_model` and is a function `(texts, extractor, caller) -> Extracted`.
-`extract` holds every frontend to the contract, a third party's too.
+A frontend is a function `(texts, experiment) -> Extraction`; `coldread.frontends` is the entry point group. One that asks a
+model is marked with `asks_model` and is a function `(texts, extractor, caller) -> Extracted`. `extract` holds every frontend to
+the contract, a third party's too.
 """
 
 from collections.abc import Callable, Sequence
@@ -16,7 +16,16 @@ from offline.records import Extraction, History
 from offline.registry import Registry
 from readers.calls.caller import Caller
 
-FRONTENDS: Registry[Callable[..., Any]] = Registry("frontend", "coldread.frontends")
+FRONTENDS: Registry[Callable[..., Any]] = Registry(
+    "frontend",
+    "coldread.frontends",
+    {
+        "grammar": "extract.frontends.grammar:grammar",
+        "llm": "extract.frontends.llm:llm",
+        "hybrid": "extract.frontends.llm:hybrid",
+    },
+)
+find_frontend = FRONTENDS.get
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -25,13 +34,6 @@ def asks_model(frontend: Function) -> Function:
     """Decorator: this frontend asks a model, the one that the experiment's `extractor` names."""
     frontend.asks_model = True  # type: ignore[attr-defined]
     return frontend
-
-
-def find_frontend(name: str) -> Callable[..., Any]:
-    """The frontend called `name`; ConfigurationError if there is none."""
-    from extract.frontends import grammar, llm  # noqa: F401  (they register themselves)
-
-    return FRONTENDS.get(name)
 
 
 def needs_model(name: str) -> bool:

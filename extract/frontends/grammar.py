@@ -9,8 +9,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from extract.frontends import FRONTENDS
-from offline.config.experiment import GrammarForms, ResolvedExperiment
+from offline.config.experiment import ResolvedExperiment
+from offline.config.frontend import GrammarForms
 from offline.entity_keys import entity_key
 from offline.errors import ConfigurationError
 from offline.records import Extraction, Relation, StatementExtraction, Triple
@@ -117,7 +117,6 @@ def parse_statement(text: str, forms: Sequence[Form]) -> StatementExtraction:
     return StatementExtraction(text=text, status="unresolved", reason="no form fits")
 
 
-@FRONTENDS.register("grammar")
 def grammar(texts: Sequence[str], experiment: ResolvedExperiment) -> Extraction:
     """Parse every text with the experiment's grammar."""
     assert experiment.grammar is not None

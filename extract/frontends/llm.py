@@ -13,7 +13,7 @@ from typing import Literal
 
 from msgspec.structs import replace
 
-from extract.frontends import FRONTENDS, asks_model
+from extract.frontends import asks_model
 from extract.frontends.catalogue import Catalogue
 from extract.frontends.checks import two_values
 from extract.frontends.edited_catalogue import relations_of
@@ -25,7 +25,6 @@ from offline.records import Extraction, Relation, StatementExtraction, Triple
 from readers.calls.caller import Ask, Caller
 
 
-@FRONTENDS.register("llm")
 @asks_model
 def llm(texts: Sequence[str], extractor: Extractor, caller: Caller) -> Extracted:
     """Ask the model about every statement."""
@@ -37,7 +36,6 @@ def llm(texts: Sequence[str], extractor: Extractor, caller: Caller) -> Extracted
     return finish(drafts, reader.catalogue, extractor.catalogue)
 
 
-@FRONTENDS.register("hybrid")
 @asks_model
 def hybrid(texts: Sequence[str], extractor: Extractor, caller: Caller) -> Extracted:
     """Ask the model about as many statements as a wave holds, learn forms, and go on with those that none fits."""

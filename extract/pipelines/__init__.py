@@ -14,7 +14,6 @@ from extract.pipelines.records import CandidateList, Trace
 from offline.canonical import digest_of
 from offline.config.calls import PipelineSettings
 from offline.config.experiment import Prompt
-from offline.errors import ConfigurationError
 from offline.memory import Records
 from offline.records import Question
 from offline.registry import Registry
@@ -79,20 +78,19 @@ class Case:
 
 
 Pipeline = Callable[[Case], Steps[Trace]]
+
+
+def _composed(name: str) -> Pipeline | None:
+    from extract.pipelines.compose import parse
+
+    return parse(name)
+
+
 PIPELINES: Registry[Pipeline] = Registry(
     "pipeline",
     "coldread.pipelines",
+    {},
+    _composed,
     "direct with _sampled; sh_conflict and car with _rerun, _llm or a policy, _fallback; all with _chunkN",
 )
-
-
-def find_pipeline(name: str) -> Pipeline:
-    """The pipeline called `name`; ConfigurationError if there is none."""
-    from extract.pipelines.compose import parse
-
-    composed = parse(name)
-    if composed is None:
-        return PIPELINES.get(name)
-    if name in PIPELINES.names():
-        raise ConfigurationError(f"pipeline {name!r} is built in and also declared by an installed package; rename the latter")
-    return composed
+find_pipeline = PIPELINES.get

@@ -19,7 +19,7 @@ from msgspec.structs import replace
 from extract.json_answers import read_text
 from extract.pipelines import Case, Pipeline, Shown, Steps
 from extract.pipelines.car import car
-from extract.pipelines.policies import Choice, is_policy
+from extract.pipelines.policies import POLICIES, Choice
 from extract.pipelines.records import NO_ANSWER, Trace
 from extract.pipelines.sh_conflict import LLM, Found, Method, sh_conflict
 from readers.calls.caller import Ask
@@ -130,7 +130,7 @@ def parse(name: str) -> Pipeline | None:
         return Direct(spelled["unit"] or "statement", bool(spelled["sampled"]))
     spelled = _STRUCTURED.fullmatch(name)
     policy = (spelled["policy"] or "newest") if spelled else ""
-    if spelled is None or not (policy == LLM or is_policy(policy)):
+    if spelled is None or not (policy == LLM or policy in POLICIES):
         return None
     method = Method(spelled["unit"] or "statement", policy, again=1 if spelled["again"] else 0)
     return Structured(method, chain=spelled["chain"] == "car", fallback=bool(spelled["fallback"]))

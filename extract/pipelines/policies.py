@@ -6,11 +6,11 @@ composed. Where several candidates stand at the chosen position, the one that wa
 """
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import date, datetime
 from functools import partial
-from typing import Any, Protocol
+from typing import Protocol
 
 from extract.pipelines.records import Candidate
 from offline.errors import ConfigurationError
@@ -33,8 +33,6 @@ class Policy(Protocol):
         ...
 
 
-POLICIES: Registry[Policy] = Registry("policy", "coldread.policies", "newest_K, asof_POSITION, asof_YYYY-MM-DD")
-
 _COMPOSED = re.compile(
     r"newest_(?P<k>[2-9]|[1-9][0-9]{1,4})"
     r"|asof_(?P<position>0|[1-9][0-9]{0,17})"
@@ -53,19 +51,16 @@ def kth_newest(candidates: Sequence[Candidate], k: int) -> Choice | None:
     return _at(candidates, positions[k - 1]) if len(positions) >= k else None
 
 
-@POLICIES.register("newest")
 def newest(candidates: Sequence[Candidate], /) -> Choice | None:
     """The candidate at the newest position."""
     return kth_newest(candidates, 1)
 
 
-@POLICIES.register("oldest")
 def oldest(candidates: Sequence[Candidate], /) -> Choice | None:
     """The candidate at the oldest position."""
     return _at(candidates, min(candidate.position for candidate in candidates)) if candidates else None
 
 
-@POLICIES.register("count")
 def count(candidates: Sequence[Candidate], /) -> Choice | None:
     """How many distinct positions there are."""
     return Choice(str(len({candidate.position for candidate in candidates})), None) if candidates else None
@@ -91,7 +86,7 @@ def _day(time: str | None) -> date | None:
         return None
 
 
-def _composed(name: str) -> Callable[[Sequence[Candidate]], Choice | None] | None:
+def _composed(name: str) -> Policy | None:
     spelled = _COMPOSED.fullmatch(name)
     if spelled is None:
         return None
@@ -106,12 +101,11 @@ def _composed(name: str) -> Callable[[Sequence[Candidate]], Choice | None] | Non
         raise ConfigurationError(f"policy {name!r}: {day} is no day of the calendar") from error
 
 
-def is_policy(name: str) -> bool:
-    """Whether there is a policy called `name`."""
-    return _composed(name) is not None or name in POLICIES.names()
-
-
-def find_policy(name: str) -> Policy:
-    """The policy called `name`; ConfigurationError if there is none."""
-    composed: Any = _composed(name)
-    return composed or POLICIES.get(name)
+POLICIES: Registry[Policy] = Registry(
+    "policy",
+    "coldread.policies",
+    {name: f"extract.pipelines.policies:{name}" for name in ("newest", "oldest", "count")},
+    _composed,
+    "newest_K, asof_POSITION, asof_YYYY-MM-DD",
+)
+find_policy = POLICIES.get

@@ -15,7 +15,7 @@ from extract.pipelines.records import CandidateList, Trace, lists_of
 from offline.config.calls import PipelineSettings
 from offline.config.experiment import ResolvedExperiment
 from offline.config.yaml import check
-from offline.errors import ColdreadError, ConfigurationError
+from offline.errors import ConfigurationError, guarded
 from offline.memory import Records
 from offline.records import History, Question
 from readers.calls.caller import Ask, Caller
@@ -44,17 +44,14 @@ class _Running:
         """Go on to the next call, or to the end; ConfigurationError for one (of another package) that breaks its contract."""
         where = f"pipeline {self.name!r}, question {self.question.id!r}"
         self.ask = None
-        try:
-            # The first step of a generator is sent nothing.
-            self.ask = next(self.steps) if prediction is None else self.steps.send(prediction)
-        except StopIteration as end:
-            if not isinstance(end.value, Trace) or (end.value.pipeline, end.value.question) != (self.name, self.question.id):
-                raise ConfigurationError(f"{where}: it does not return its own Trace; mend the pipeline") from end
-            self.trace = end.value
-        except ColdreadError:
-            raise
-        except Exception as error:
-            raise ConfigurationError(f"{where}: {type(error).__name__}: {error}; mend the pipeline") from error
+        with guarded(where, cure="; mend the pipeline"):
+            try:
+                # The first step of a generator is sent nothing.
+                self.ask = next(self.steps) if prediction is None else self.steps.send(prediction)
+            except StopIteration as end:
+                made = self.trace = end.value
+                if not isinstance(made, Trace) or (made.pipeline, made.question) != (self.name, self.question.id):
+                    raise ConfigurationError(f"{where}: it does not return its own Trace; mend the pipeline") from end
 
 
 def pipeline_settings(experiment: ResolvedExperiment) -> PipelineSettings:

@@ -9,11 +9,12 @@ from offline.canonical import compare_lines, digest_of, read_lines, write_lines,
 from offline.config.calls import pipeline_reader
 from offline.config.experiment import ReaderPlan, ResolvedExperiment
 from offline.errors import InputLinkError, OutputLinkError
+from offline.observer import SILENT, Observer
 from offline.run.manifest import MANIFEST, SIDE, check_files, read_manifest
 from offline.run.opened import OpenRun
 from offline.run.steps import check_due
 from readers.calls.caller import TRANSCRIPT_FILES, Caller, Recorded, Transcript, check_transcript, write_transcript
-from readers.calls.engine_source import Progress, live_caller, spent_on
+from readers.calls.engine_source import live_caller, spent_on
 from readers.models.pins import locate
 from readers.models.served import Tokenizer
 from readers.process.parent import forbidden_paths
@@ -35,15 +36,15 @@ def pipelines_configuration(experiment: ResolvedExperiment, plan: ReaderPlan) ->
     return digest_of((pipeline_settings(experiment), plan.pipelines or (), experiment.settings, experiment.prompt))
 
 
-def serve_pipelines(run: OpenRun, plan: ReaderPlan, progress: Progress) -> bool:
+def serve_pipelines(run: OpenRun, plan: ReaderPlan, observer: Observer = SILENT) -> bool:
     """Run a reader's pipelines with its own engine; True if they were run, False if they were up to date.
 
     Its tokenizer is kept in the run, and what the calls took beside the step's manifest.
     """
     settings = pipeline_settings(run.experiment)
     reader, model_folder = pipeline_reader(plan.reader, settings), locate(plan.reader)
-    forbidden = forbidden_paths(run)
-    with live_caller(reader, model_folder, forbidden, progress, structured=settings.constrained) as (caller, source):
+    forbidden, task = forbidden_paths(run), observer.task("read", f"{reader.name}, pipelines", "requests")
+    with live_caller(reader, model_folder, forbidden, task, structured=settings.constrained) as (caller, source):
         keep_tokenizer(run, reader.name, caller.settings.model, model_folder)
         written = pipelines_step(run, plan, caller, source.resolved)
         if written:

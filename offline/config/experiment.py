@@ -13,80 +13,10 @@ from msgspec import UNSET, UnsetType
 from offline.canonical import Record
 from offline.config.analysis import Analysis, resolve_analysis
 from offline.config.calls import Extractor, ExtractorUse, PipelineSettings, PipelineUse, resolve_extractor, resolve_pipelines
+from offline.config.data import Data
+from offline.config.frontend import Frontend, GrammarForms
 from offline.config.models import Encoder, Reader, Reranker, check_reader
 from offline.config.yaml import check, check_numbers, find_config, load_yaml
-
-# FactConsolidation on the hub: MemoryAgentBench at this commit (spec §2).
-HUB_REPOSITORY = "ai-hyz/MemoryAgentBench"
-HUB_REVISION = "7ea066982b140a19337e17e60d45d4076e042faf"
-HUB_SPLIT = "Conflict_Resolution"
-
-
-class FactConsolidationData(Record, frozen=True, tag="factconsolidation", tag_field="kind"):
-    """MemoryAgentBench FactConsolidation, from the hub or from a local JSON, JSONL or Parquet file of its shape."""
-
-    path: str | None = None
-    repository: str = HUB_REPOSITORY
-    revision: str = HUB_REVISION
-    split: str = HUB_SPLIT
-    rows: tuple[str, ...] = ()
-
-
-class PlainData(Record, frozen=True, tag="plain", tag_field="kind"):
-    """A user's own histories in the plain JSONL form (docs/data.md)."""
-
-    path: str | None = None
-    rows: tuple[str, ...] = ()
-
-
-class SyntheticData(Record, frozen=True, tag="synthetic", tag_field="kind"):
-    """A seeded stream in the project's own wording: one history for each entry of `statements`."""
-
-    seed: int = 7
-    statements: tuple[int, ...] = (400,)
-    questions: int = 20
-    rows: tuple[str, ...] = ()
-
-
-class VersionsData(Record, frozen=True, tag="versions", tag_field="kind"):
-    """A seeded stream in which each key that is asked about is stated V times: one history for each V of `versions`.
-
-    statements: of each history. questions: about each. dated: statements carry a timestamp, and positions are ranks.
-    """
-
-    seed: int = 7
-    versions: tuple[int, ...] = (2, 4, 8, 16)
-    questions: int = 25
-    statements: int = 600
-    dated: bool = False
-    rows: tuple[str, ...] = ()
-
-
-class PluginData(Record, frozen=True, tag="plugin", tag_field="kind"):
-    """A third party's loader (entry point group `coldread.loaders`)."""
-
-    loader: str
-    path: str | None = None
-    options: dict[str, str] = {}
-    rows: tuple[str, ...] = ()
-
-
-# Data that is drawn, and comes from no file.
-Drawn = SyntheticData | VersionsData
-Data = FactConsolidationData | PlainData | SyntheticData | VersionsData | PluginData
-
-
-class GrammarForms(Record, frozen=True):
-    """The sentence forms of one grammar.
-
-    `relations` maps a relation name to forms with `{subject}` and `{object}`; `no_fact` and `unresolved` list forms, plain
-    sentences or with `{any}` in them, whose texts carry no fact, or must be left to the reader.
-    """
-
-    name: str
-    relations: dict[str, tuple[str, ...]]
-    no_fact: tuple[str, ...] = ()
-    unresolved: tuple[str, ...] = ()
 
 
 class Prompt(Record, frozen=True):
@@ -181,13 +111,6 @@ class RetrievalSettings(RetrievalNumbers, frozen=True):
 
     encoder: Encoder | None = None
     reranker: Reranker | None = None
-
-
-class Frontend(Record, frozen=True):
-    """How statements become triples. `grammar` names the forms of the grammar frontend."""
-
-    kind: str = "grammar"
-    grammar: str | None = None
 
 
 class Experiment(Record, frozen=True):
@@ -324,67 +247,89 @@ def _is_file_name(name: str) -> bool:
     return bool(name) and plain and not name.startswith(".") and not name.endswith((".json", ".jsonl"))
 
 
-def resolve(experiment: Experiment, limit: int | None, where: str) -> ResolvedExperiment:
-    """The experiment with its grammar, prompt and readers filled in; ConfigurationError for what cannot be.
-
-    `where` is the experiment's file: it names the place in errors, and files that it names may lie beside it.
-    """
-    settings = msgspec.structs.replace(
-        REGIMES[experiment.regime],
-        **{key: value for key, value in msgspec.structs.asdict(experiment.settings).items() if value is not None},
-    )
-    check(_is_file_name(experiment.name), f"{where}: name {experiment.name!r} must be letters, digits, '.', '_' and '-'")
+def _settings(experiment: Experiment, where: str) -> ViewSettings:
+    """The regime's settings with the experiment's own in their place."""
+    own = {key: value for key, value in msgspec.structs.asdict(experiment.settings).items() if value is not None}
+    settings = msgspec.structs.replace(REGIMES[experiment.regime], **own)
     check(settings.budget == -1 or settings.budget > 0, f"{where}: budget must be positive, or -1 for no limit")
     check(settings.hops >= 1 and settings.k >= 1, f"{where}: hops and k must be at least 1")
     check(0 <= settings.unresolved_percent <= 100, f"{where}: unresolved_percent must lie in 0..100")
-    check(limit is None or limit > 0, f"{where}: --limit must be at least 1")
+    return settings
+
+
+def _views(experiment: Experiment, where: str) -> tuple[str, ...]:
+    """The names of the views."""
     check(len(set(experiment.views)) == len(experiment.views) > 0, f"{where}: views must be given, each once")
     for view in experiment.views:
         check(_is_file_name(view), f"{where}: view name {view!r} must be letters, digits, '.', '_' and '-'")
         check(view != "evidence", f"{where}: a view cannot be called 'evidence', the name of the packets' text file")
-    if isinstance(experiment.data, SyntheticData):
-        check(
-            experiment.data.questions > 0 and len(experiment.data.statements) > 0,
-            f"{where}: synthetic data needs at least one size in statements and one question",
-        )
-    grammar = None
-    if experiment.frontend.kind == "grammar":
-        check(
-            experiment.frontend.grammar is not None,
-            f"{where}: the grammar frontend needs `grammar`, a name in configs/grammars",
-        )
-        grammar = load_yaml(find_config("grammars", str(experiment.frontend.grammar), Path(where).parent), GrammarForms)
-    prompt = load_yaml(find_config("prompts", experiment.prompt, Path(where).parent), Prompt)
+    return experiment.views
+
+
+def _data(data: Data, where: str) -> Data:
+    """The data section without its path: the run records the source's sha256 instead of a place on this machine."""
+    data.check(where)
+    return data if data.drawn else msgspec.structs.replace(data, path=None)
+
+
+def _grammar(frontend: Frontend, where: str) -> GrammarForms | None:
+    """The forms of the grammar frontend, None for another frontend."""
+    if frontend.kind != "grammar":
+        return None
+    check(frontend.grammar is not None, f"{where}: the grammar frontend needs `grammar`, a name in configs/grammars")
+    return load_yaml(find_config("grammars", str(frontend.grammar), Path(where).parent), GrammarForms)
+
+
+def _prompt(name: str, where: str) -> Prompt:
+    """The prompt called `name`."""
+    prompt = load_yaml(find_config("prompts", name, Path(where).parent), Prompt)
     check(
         "{evidence}" in prompt.user and "{question}" in prompt.user,
         f"{where}: prompt {prompt.name!r}: `user` must hold {{evidence}} and {{question}}",
     )
     check(len(prompt.heading.splitlines()) == 1, f"{where}: prompt {prompt.name!r}: `heading` must be one line")
+    return prompt
+
+
+def _plans(experiment: Experiment, where: str) -> tuple[ReaderPlan, ...]:
+    """The readers, with what each of them reads."""
     plans = tuple(_plan(use, experiment, where) for use in experiment.readers)
     names = [plan.reader.name for plan in plans]
     check(len(set(names)) == len(names), f"{where}: two readers share a name")
-    analysis = experiment.analysis
-    if analysis is not UNSET:
-        answered = {plan.reader.name: plan.answered for plan in plans}
-        known = (*experiment.views, *(name for plan in plans for name in plan.pipelines or ()))
-        analysis = resolve_analysis(analysis, known, answered, where)
-    # Where the data lies is not what it is: the run records the source's sha256 instead of a path of this machine.
-    data = experiment.data if isinstance(experiment.data, Drawn) else msgspec.structs.replace(experiment.data, path=None)
-    frontend = experiment.frontend
-    if grammar is not None:
-        frontend = msgspec.structs.replace(frontend, grammar=grammar.name)
+    return plans
+
+
+def _analysis(experiment: Experiment, plans: tuple[ReaderPlan, ...], where: str) -> Analysis | UnsetType:
+    """The analysis section, resolved: it compares only what readers answer through."""
+    if experiment.analysis is UNSET:
+        return UNSET
+    answered = {plan.reader.name: plan.answered for plan in plans}
+    known = (*experiment.views, *(name for plan in plans for name in plan.pipelines or ()))
+    return resolve_analysis(experiment.analysis, known, answered, where)
+
+
+def resolve(experiment: Experiment, limit: int | None, where: str) -> ResolvedExperiment:
+    """The experiment with its grammar, prompt and readers filled in; ConfigurationError for what cannot be.
+
+    `where` is the experiment's file: it names the place in errors, and files that it names may lie beside it.
+    """
+    check(_is_file_name(experiment.name), f"{where}: name {experiment.name!r} must be letters, digits, '.', '_' and '-'")
+    check(limit is None or limit > 0, f"{where}: --limit must be at least 1")
+    settings, views, data = _settings(experiment, where), _views(experiment, where), _data(experiment.data, where)
+    grammar, prompt = _grammar(experiment.frontend, where), _prompt(experiment.prompt, where)
+    plans = _plans(experiment, where)
     resolved = ResolvedExperiment(
         name=experiment.name,
         data=data,
         limit=limit,
-        frontend=frontend,
+        frontend=experiment.frontend if grammar is None else msgspec.structs.replace(experiment.frontend, grammar=grammar.name),
         grammar=grammar,
-        views=experiment.views,
+        views=views,
         settings=settings,
         prompt=prompt,
         readers=plans,
+        analysis=_analysis(experiment, plans, where),
         retrieval=UNSET if experiment.retrieval is UNSET else _retrieval(experiment.retrieval, where),
-        analysis=analysis,
         extractor=_extractor(experiment, where),
         pipelines=_pipelines(experiment, where),
     )

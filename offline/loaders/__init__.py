@@ -1,14 +1,16 @@
 """Loaders: raw rows to histories and questions. None of them parses an answer column; eval/ reads that one apart.
 
-A loader is a function `(data, source) -> Loaded`, registered under its kind; `coldread.loaders` is the entry point group.
+A kind of data is one module here, named after it: its section of an experiment, a `DataSection`, and its loader, a function
+`load_KIND(data, source) -> Loaded`. `coldread.loaders` is the entry point group of others.
 """
 
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from pkgutil import iter_modules
+from typing import Any, ClassVar
 
-from offline.config.experiment import Data, PluginData
+from offline.canonical import Record
 from offline.errors import ConfigurationError, DataError
 from offline.loaders.raw import RawSource
 from offline.records import History, Question
@@ -23,19 +25,53 @@ class Loaded:
     questions: tuple[Question, ...]
 
 
+class DataSection(Record, frozen=True):
+    """The data section of an experiment; each kind of data has its own, told apart by its tag."""
+
+    # Drawn from its seed: there are no raw rows.
+    drawn: ClassVar[bool] = False
+    # There is nowhere to take raw rows from but a file.
+    needs_file: ClassVar[bool] = False
+    # The shipped grammar that fits its statements.
+    grammar: ClassVar[str | None] = None
+
+    @property
+    def rows(self) -> tuple[str, ...]:
+        """The rows to keep, by name; all if none is named."""
+        return ()
+
+    def hub(self) -> RawSource | None:
+        """The data set on the hub that it comes from, unless a file of it is given."""
+        return None
+
+    def check(self, where: str) -> None:
+        """ConfigurationError for numbers that no data could have; `where` names the experiment's file."""
+
+
+class PluginData(DataSection, frozen=True, tag="plugin", tag_field="kind"):
+    """A third party's loader (entry point group `coldread.loaders`)."""
+
+    loader: str
+    path: str | None = None
+    options: dict[str, str] = {}
+    rows: tuple[str, ...] = ()
+
+
+# Our own kinds of data: the modules here but the one that reads rows.
+KINDS = tuple(module.name for module in iter_modules(__path__) if module.name != "raw")
 Loader = Callable[[Any, RawSource | None], Loaded]
-LOADERS: Registry[Loader] = Registry("loader", "coldread.loaders")
+LOADERS: Registry[Loader] = Registry(
+    "loader", "coldread.loaders", {kind: f"offline.loaders.{kind}:load_{kind}" for kind in KINDS}
+)
 
 
-def kind_of(data: Data) -> str:
+def kind_of(data: DataSection) -> str:
     """The name under which a data section's loader is registered."""
     return data.loader if isinstance(data, PluginData) else str(data.__struct_config__.tag)
 
 
-def load(data: Data, source: RawSource | None, limit: int | None) -> Loaded:
+def load(data: DataSection, source: RawSource | None, limit: int | None) -> Loaded:
     """Load, keep the named rows, then the first `limit` questions of each row; histories without a question go."""
-    from offline.loaders import factconsolidation, plain, synthetic, versions  # noqa: F401  (they register themselves)
-
     if isinstance(data, PluginData) and data.loader in LOADERS.built_in():
         raise ConfigurationError(f"the loader {data.loader!r} is built in, no plug-in; write `kind: {data.loader}`")
     loaded = LOADERS.get(kind_of(data))(data, source)

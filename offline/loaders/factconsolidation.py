@@ -11,9 +11,8 @@ from dataclasses import dataclass
 import msgspec
 
 from offline.canonical import digest
-from offline.config.experiment import FactConsolidationData
 from offline.errors import DataError
-from offline.loaders import LOADERS, Loaded
+from offline.loaders import DataSection, Loaded
 from offline.loaders.raw import Columns, RawRow, RawSource
 from offline.records import History, HopClass, Question, Statement
 
@@ -21,6 +20,27 @@ from offline.records import History, HopClass, Question, Statement
 # Eighteen digits are more than any history has, and fit 64 bits.
 _STATEMENT = re.compile(r"([0-9]{1,18})\. (.*)", re.DOTALL)
 _SOURCE = re.compile(r"(?P<stem>.*?)_(?P<hops>sh|mh)(?:_(?P<length>[^_]+))?$")
+
+
+# FactConsolidation on the hub: MemoryAgentBench at this commit (spec §2).
+HUB_REPOSITORY = "ai-hyz/MemoryAgentBench"
+HUB_REVISION = "7ea066982b140a19337e17e60d45d4076e042faf"
+HUB_SPLIT = "Conflict_Resolution"
+
+
+class FactConsolidationData(DataSection, frozen=True, tag="factconsolidation", tag_field="kind"):
+    """MemoryAgentBench FactConsolidation, from the hub or from a local JSON, JSONL or Parquet file of its shape."""
+
+    grammar = "mquake"
+    path: str | None = None
+    repository: str = HUB_REPOSITORY
+    revision: str = HUB_REVISION
+    split: str = HUB_SPLIT
+    rows: tuple[str, ...] = ()
+
+    def hub(self) -> RawSource:
+        """The rows at the pinned commit."""
+        return RawSource(repository=self.repository, revision=self.revision, split=self.split)
 
 
 @dataclass(frozen=True)
@@ -100,7 +120,6 @@ def parse_context(context: str, where: str) -> tuple[Statement, ...]:
     return tuple(statements)
 
 
-@LOADERS.register("factconsolidation")
 def load_factconsolidation(data: FactConsolidationData, source: RawSource | None) -> Loaded:
     """Histories and questions of FactConsolidation rows; DataError names row and line."""
     assert source is not None

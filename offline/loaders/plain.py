@@ -12,11 +12,18 @@ from typing import Annotated
 
 import msgspec
 
-from offline.config.experiment import PlainData
 from offline.errors import DataError
-from offline.loaders import LOADERS, Loaded
+from offline.loaders import DataSection, Loaded
 from offline.loaders.raw import RawSource
 from offline.records import History, HopClass, Question, Statement
+
+
+class PlainData(DataSection, frozen=True, tag="plain", tag_field="kind"):
+    """A user's own histories in the plain JSONL form (docs/data.md)."""
+
+    needs_file = True
+    path: str | None = None
+    rows: tuple[str, ...] = ()
 
 
 class PlainStatement(msgspec.Struct, forbid_unknown_fields=True):
@@ -69,7 +76,6 @@ def _statements(raw: Sequence[str | PlainStatement], where: str) -> tuple[Statem
     return tuple(Statement(position=index if s.position is None else s.position, text=s.text) for index, s in enumerate(parsed))
 
 
-@LOADERS.register("plain")
 def load_plain(data: PlainData, source: RawSource | None) -> Loaded:
     """Histories and questions of the plain form; DataError names line and statement."""
     assert source is not None

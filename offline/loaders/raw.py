@@ -16,7 +16,7 @@ from typing import Any
 import msgspec
 
 from offline.canonical import file_digest, read_bytes
-from offline.errors import ConfigurationError, DataError, StorageError
+from offline.errors import ConfigurationError, DataError, StorageError, needs
 
 # Column names and the types that their values must have.
 Columns = Mapping[str, Any]
@@ -56,6 +56,12 @@ class RawSource:
             return {"repository": self.repository, "revision": self.revision, "split": self.split}
         return {"sha256": file_digest(self.path), "size": str(self.path.stat().st_size)}
 
+    def cache_folders(self) -> tuple[str, ...]:
+        """Names of the folders where the hub's client and the datasets library (in snake case) keep copies of the data set."""
+        owner, _, name = self.repository.rpartition("/")
+        snake = re.sub(r"([a-z\d])([A-Z])", r"\1_\2", re.sub(r"([A-Z]+)([A-Z][a-z])", r"\1_\2", name)).lower()
+        return (f"datasets--{owner}--{name}", f"{owner}___{snake}", f"{owner}___{name}")
+
     def rows(self, columns: Columns) -> Iterator[RawRow]:
         """The rows in source order with these columns (None where absent); DataError names the row that does not fit."""
         if self.path is None:
@@ -89,7 +95,8 @@ class RawSource:
 
     def _parquet_rows(self, columns: Columns) -> Iterator[RawRow]:
         assert self.path is not None
-        parquet = _need("pyarrow.parquet", "Parquet files")
+        with needs("hub", "a Parquet file"):
+            from pyarrow import parquet
         try:
             present = [name for name in columns if name in parquet.read_schema(self.path).names]
             rows = parquet.read_table(self.path, columns=present).to_pylist()
@@ -105,7 +112,8 @@ class RawSource:
             raise ConfigurationError(
                 f"data revision {self.revision!r} of {self.repository} is not a 40-digit commit; branches and tags move"
             )
-        datasets = _need("datasets", "data from the hub")
+        with needs("hub", "data from the hub"):
+            import datasets
         try:
             rows = datasets.load_dataset(self.repository, revision=self.revision, split=self.split)
         except Exception as error:  # the hub client raises dozens of classes
@@ -139,15 +147,6 @@ def _select(data: bytes, columns: Columns, where: str) -> RawRow:
 def _convert(row: Mapping[str, Any], columns: Columns, where: str) -> RawRow:
     values = typed({name: row.get(name) for name in columns}, _row_type(tuple(columns.items())), where)
     return RawRow(where, {name: getattr(values, name) for name in columns})
-
-
-def _need(module: str, what: str) -> Any:
-    import importlib
-
-    try:
-        return importlib.import_module(module)
-    except ImportError as error:
-        raise ConfigurationError(f"{what} need a package that is not installed; run: pip install 'coldread[hub]'") from error
 
 
 def typed(value: Any, kind: Any, where: str) -> Any:

@@ -9,10 +9,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
-from offline.config.experiment import GrammarForms, SyntheticData
-from offline.config.yaml import find_config, load_yaml
+from offline.config.frontend import GrammarForms
+from offline.config.yaml import check, find_config, load_yaml
 from offline.errors import ConfigurationError
-from offline.loaders import LOADERS, Loaded
+from offline.loaders import DataSection, Loaded
 from offline.loaders.raw import RawSource
 from offline.records import History, HopClass, Question, Statement
 
@@ -20,6 +20,24 @@ T = TypeVar("T")
 
 SMALLEST = 50
 MOST_HOPS = 4
+
+
+class SyntheticData(DataSection, frozen=True, tag="synthetic", tag_field="kind"):
+    """A seeded stream in the project's own wording: one history for each entry of `statements`."""
+
+    drawn = True
+    grammar = "synthetic"
+    seed: int = 7
+    statements: tuple[int, ...] = (400,)
+    questions: int = 20
+    rows: tuple[str, ...] = ()
+
+    def check(self, where: str) -> None:
+        """ConfigurationError unless a size and a question are asked for."""
+        check(
+            self.questions > 0 and len(self.statements) > 0,
+            f"{where}: synthetic data needs at least one size in statements and one question",
+        )
 
 
 @dataclass(frozen=True)
@@ -259,7 +277,6 @@ def as_loaded(worlds: Iterable[tuple[str, World]]) -> Loaded:
     return Loaded(tuple(histories), tuple(questions))
 
 
-@LOADERS.register("synthetic")
 def load_synthetic(data: SyntheticData, source: RawSource | None) -> Loaded:
     """One history for each size in `data.statements`, `data.questions` questions each."""
     return as_loaded((str(size), draw_world(data, index)) for index, size in enumerate(data.statements))

@@ -9,9 +9,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from offline.config.experiment import GrammarForms, VersionsData
+from offline.config.frontend import GrammarForms
 from offline.config.yaml import check, find_config, load_yaml
-from offline.loaders import LOADERS, Loaded
+from offline.loaders import DataSection, Loaded
 from offline.loaders.raw import RawSource
 from offline.loaders.synthetic import RELATIONS, Draw, Event, Plan, Relation, World, as_loaded, draw_name, sentence
 from offline.records import Statement
@@ -28,6 +28,23 @@ SHORTEST = 8
 
 # Whose subjects have another relation too.
 ASKED = tuple(r for r in RELATIONS if any(o.subject == r.subject and o is not r for o in RELATIONS))
+
+
+class VersionsData(DataSection, frozen=True, tag="versions", tag_field="kind"):
+    """A seeded stream in which each key that is asked about is stated V times: one history for each V of `versions`.
+
+    statements: of each history. questions: about each. dated: statements carry a timestamp, and positions are ranks.
+    """
+
+    drawn = True
+    grammar = "synthetic"
+    seed: int = 7
+    versions: tuple[int, ...] = (2, 4, 8, 16)
+    questions: int = 25
+    statements: int = 600
+    dated: bool = False
+    rows: tuple[str, ...] = ()
+
 
 # (subject, relation, object)
 Fact = tuple[str, str, str]
@@ -174,7 +191,6 @@ def draw_versions(data: VersionsData) -> tuple[World, ...]:
     )
 
 
-@LOADERS.register("versions")
 def load_versions(data: VersionsData, source: RawSource | None) -> Loaded:
     """One history for each V, labelled `V versions`, `data.questions` questions of one hop each."""
     worlds = draw_versions(data)

@@ -1,17 +1,17 @@
 """Retrievers: a query to ranked passages of one history. Equal scores go newest first, for every retriever.
 
-A retriever is made by a factory `(Corpus) -> Retriever`, registered by name; `coldread.retrievers` is the entry point group.
+A retriever is made by a factory `(Corpus) -> Retriever`; `coldread.retrievers` is the entry point group.
 `NAME_rerank` orders the best of NAME anew by the reranker's scores.
 """
 
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol
+from typing import Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from offline.config.experiment import ViewSettings
-from offline.errors import ColdreadError, ConfigurationError
+from offline.errors import ConfigurationError, guarded
 from offline.passages import Passage
 from offline.registry import Registry
 from offline.vectors import Retrieval
@@ -68,13 +68,9 @@ class Corpus:
     def _indices(self, name: str, query: str, k: int) -> list[int]:
         """A retriever's ranking; ConfigurationError for a retriever (of another package) that breaks its contract."""
         where = f"retriever {name!r}, question {query[:60]!r}"
-        try:
+        with guarded(where, cure="; mend the retriever"):
             found = list(self.retriever(name).rank(query, k))
             sound = len(set(found)) == len(found) and all(0 <= index < len(self.passages) for index in found)
-        except ColdreadError:
-            raise
-        except Exception as error:
-            raise ConfigurationError(f"{where}: {type(error).__name__}: {error}; mend the retriever") from error
         if not sound:
             raise ConfigurationError(
                 f"{where}: of {len(self.passages)} passages it ranks one that is not there, or one twice; mend the retriever"
@@ -83,34 +79,39 @@ class Corpus:
 
 
 MakeRetriever = Callable[[Corpus], Retriever]
-RETRIEVERS: Registry[MakeRetriever] = Registry("retriever", "coldread.retrievers")
+Make = TypeVar("Make", bound=MakeRetriever)
 
 
-def retriever(name: str, *, vectors: bool = False) -> Callable[[MakeRetriever], MakeRetriever]:
-    """Decorator: enter a factory of retrievers; `vectors`: it ranks by the frozen vectors of its corpus."""
-
-    def enter(make: Any) -> MakeRetriever:
-        make.needs_vectors = vectors
-        return RETRIEVERS.register(name)(make)
-
-    return enter
+def by_vectors(make: Make) -> Make:
+    """Decorator: these retrievers rank by the frozen vectors of their corpus."""
+    make.needs_vectors = True  # type: ignore[attr-defined]
+    return make
 
 
-def find_retriever(name: str) -> MakeRetriever:
-    """The factory of the retriever called `name`; ConfigurationError if there is none."""
-    from offline.retrievers import bm25, dense, fusion, rerank  # noqa: F401  (they register themselves)
+def _reranked(name: str) -> MakeRetriever | None:
+    """The factory of `FIRST_rerank`, None for another name; ConfigurationError if there is no such first stage."""
+    if not name.endswith(RERANK):
+        return None
+    from offline.retrievers.rerank import reranked
 
-    if name.endswith(RERANK):
-        find_retriever(name.removesuffix(RERANK))
-        return rerank.reranked(name.removesuffix(RERANK))
-    return RETRIEVERS.get(name)
+    first = name.removesuffix(RERANK)
+    find_retriever(first)
+    return reranked(first)
 
 
-def retriever_names() -> list[str]:
-    """Names of all first stages, sorted."""
-    from offline.retrievers import bm25, dense, fusion  # noqa: F401  (they register themselves)
-
-    return RETRIEVERS.names()
+RETRIEVERS: Registry[MakeRetriever] = Registry(
+    "retriever",
+    "coldread.retrievers",
+    {
+        "bm25": "offline.retrievers.bm25:bm25",
+        "dense": "offline.retrievers.dense:dense",
+        HYBRID: "offline.retrievers.fusion:hybrid",
+    },
+    _reranked,
+)
+find_retriever = RETRIEVERS.get
+# Names of all first stages, sorted.
+retriever_names = RETRIEVERS.names
 
 
 def needs_vectors(name: str) -> bool:

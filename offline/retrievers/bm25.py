@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from offline.retrievers import Corpus, best, retriever
+from offline.retrievers import Corpus, best
 
 # rank_bm25 0.2.2, class BM25Okapi: k1, b and epsilon by default.
 K1, B, EPSILON = 1.5, 0.75, 0.25
@@ -92,7 +92,6 @@ class BM25:
         return [int(documents[place]) for place in best(scores, k)]
 
 
-@retriever("bm25")
 def bm25(corpus: Corpus) -> BM25:
     """BM25 over the passages' words; sliding windows take the compiler paper's own k1."""
     words = [passage.words for passage in corpus.passages]

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from offline.retrievers import Corpus, best, retriever
+from offline.retrievers import Corpus, best, by_vectors
 from offline.vectors import Vectors
 
 # Passages whose coordinates are widened to float64 at a time, and questions that are answered together: widening costs more
@@ -46,7 +46,7 @@ class Dense:
     matches = rank
 
 
-@retriever("dense", vectors=True)
+@by_vectors
 def dense(corpus: Corpus) -> Dense:
     """The frozen vectors of the passages' texts."""
     return Dense([passage.text for passage in corpus.passages], corpus.retrieval.need_vectors(), corpus.asked)

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from math import lcm
 
-from offline.retrievers import HYBRID, Corpus, Retriever, retriever
+from offline.retrievers import Corpus, Retriever, by_vectors
 
 
 class Fusion:
@@ -39,7 +39,7 @@ class Fusion:
         return named
 
 
-@retriever(HYBRID, vectors=True)
+@by_vectors
 def hybrid(corpus: Corpus) -> Fusion:
     """BM25 and dense retrieval, with equal weight."""
     rankers = [corpus.retriever("bm25"), corpus.retriever("dense")]

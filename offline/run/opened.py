@@ -1,6 +1,6 @@
 """An opened run: what a command reads of a run, each folder verified once."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
@@ -51,7 +51,7 @@ class OpenRun(RunFolder):
     """
 
     def __init__(
-        self, path: Path, elsewhere: Mapping[str, Path] | None = None, *, may_lack: Sequence[str] | frozenset[str] = frozenset()
+        self, path: Path, elsewhere: Mapping[str, Path] | None = None, *, may_lack: Collection[str] = frozenset()
     ) -> None:
         super().__init__(path, elsewhere, may_lack=may_lack)
         self._kept: dict[tuple[str, str], object] = {}

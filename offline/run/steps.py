@@ -8,14 +8,7 @@ from pathlib import Path
 from msgspec import UNSET
 
 from offline.canonical import digest_of
-from offline.config.experiment import (
-    Drawn,
-    FactConsolidationData,
-    PlainData,
-    PluginData,
-    ResolvedExperiment,
-    RetrievalSettings,
-)
+from offline.config.experiment import ResolvedExperiment, RetrievalSettings
 from offline.errors import AlteredError, CommandError, ConfigurationError, DataError
 from offline.loaders import kind_of
 from offline.loaders.raw import RawSource
@@ -27,16 +20,14 @@ from offline.views.retrieval import RetrievalView
 def raw_source(experiment: ResolvedExperiment, path: Path | None) -> RawSource | None:
     """Where an experiment's raw rows come from: the given file, else the hub; None for data that is drawn."""
     data = experiment.data
-    if path is not None and isinstance(data, Drawn):
+    if path is None:
+        if data.needs_file:
+            raise ConfigurationError(f"{kind_of(data)} data needs a file: give `path` in the experiment, or --data PATH")
+        return data.hub()
+    if data.drawn:
         raise CommandError(f"{kind_of(data)} data takes no --data; its seed and sizes stand in the experiment")
-    if path is not None and not path.is_file():
+    if not path.is_file():
         raise DataError(f"--data {path}: {'not a file' if path.exists() else 'no such file'}")
-    if isinstance(data, FactConsolidationData) and path is None:
-        return RawSource(repository=data.repository, revision=data.revision, split=data.split)
-    if isinstance(data, PlainData) and path is None:
-        raise ConfigurationError("plain data needs a file: give `path` in the experiment, or --data PATH")
-    if isinstance(data, Drawn | PluginData) and path is None:
-        return None
     return RawSource(path=path)
 
 

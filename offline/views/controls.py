@@ -5,14 +5,12 @@ import heapq
 
 from offline.memory import Memory, Selection
 from offline.records import Question
-from offline.views import VIEWS
 from offline.views.graph import cmc
 
 # Candidates beyond the first draw that the search for an equal length looks at.
 _POOL = 256
 
 
-@VIEWS.register("random_disjoint")
 def random_disjoint(memory: Memory, question: Question) -> Selection:
     """Records of current edges outside cmc's keys: as many as cmc's, about as long.
 

@@ -2,28 +2,23 @@
 
 from offline.memory import Memory, Selection
 from offline.records import Question
-from offline.views import VIEWS
 
 
-@VIEWS.register("latest_state")
 def latest_state(memory: Memory, question: Question) -> Selection:
     """Every current edge."""
     return memory.latest_state
 
 
-@VIEWS.register("stale_state")
 def stale_state(memory: Memory, question: Question) -> Selection:
     """Every key's previous value."""
     return memory.stale_state
 
 
-@VIEWS.register("raw_history")
 def raw_history(memory: Memory, question: Question) -> Selection:
     """Every statement."""
     return memory.raw_history
 
 
-@VIEWS.register("closed_book")
 def closed_book(memory: Memory, question: Question) -> Selection:
     """No evidence: what the model believes."""
     return Selection((), structured=False)

@@ -11,7 +11,7 @@ has the model from. Answers of a server that does not say this are neither kept 
 """
 
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -21,6 +21,7 @@ import msgspec
 from offline.canonical import digest_of, encode, read_record, self_digest, write_record
 from offline.config.models import Reader
 from offline.errors import AlteredError, EngineError, StorageError
+from offline.observer import Task
 from offline.run.manifest import SIDE
 from readers.calls.caller import Caller, Prepared
 from readers.engines import EngineStart, asks_server
@@ -31,9 +32,6 @@ from readers.process.pool import Engines, Job, share
 from readers.records import JournalEntry, Output, Spent
 from readers.requests import in_batches, make_settings
 from readers.tokens.chat import ChatTokenizer
-
-# (calls answered, calls of this wave)
-Progress = Callable[[int, int], None]
 
 
 def cache_folder() -> Path:
@@ -118,12 +116,13 @@ class _Source:
 class Live:
     """A source with an engine behind it, started when something is asked that the cache does not hold, or of a server.
 
-    environments: what the engines resolved that made the answers. seconds: by stage; a cached batch counts as it took then.
+    task: told how many calls of a wave are answered. environments: what the engines resolved that made the answers. seconds:
+    by stage; a cached batch counts as it took then.
     """
 
     engines: Engines
     cache: Cache
-    progress: Progress
+    task: Task
     environments: set[bytes] = field(default_factory=set)
     seconds: dict[str, float] = field(default_factory=dict)
     cached: int = 0
@@ -145,7 +144,7 @@ class Live:
             else:
                 self.cached += len(batch)
                 self._take(kept, batch, calls, found)
-        self.progress(len(found), len(calls))
+        self.task.at(len(found), len(calls))
         if jobs:
             try:
                 for entry in share(self._started(), [job for job, _ in jobs.values()]):
@@ -153,7 +152,7 @@ class Live:
                         self.cache.put(entry)
                     self.generated += len(entry.outputs)
                     self._take(entry, jobs[entry.batch][1], calls, found)
-                    self.progress(len(found), len(calls))
+                    self.task.at(len(found), len(calls))
             except EngineError as error:
                 raise EngineError(f"{error}; {_RESUMES if source.lasts else _STARTS_ANEW}") from error
         return [found[i] for i in range(len(calls))]
@@ -208,7 +207,7 @@ def spent_on(folder: Path) -> Spent | None:
 
 @contextmanager
 def live_caller(
-    reader: Reader, model_folder: Path, forbidden: Forbidden, progress: Progress, *, structured: bool = True
+    reader: Reader, model_folder: Path, forbidden: Forbidden, task: Task, *, structured: bool = True
 ) -> Iterator[tuple[Caller, Live]]:
     """A caller of a pinned model whose files lie in `model_folder`, and its source; the engine ends with the context.
 
@@ -218,7 +217,7 @@ def live_caller(
     tokenizer = ChatTokenizer.of(reader, model_folder)
     settings = make_settings(reader, identify(reader, model_folder), tokenizer)
     start = EngineStart(settings=settings, model_folder=str(model_folder), longest=settings.input_cap, structured=structured)
-    source = Live(Engines(start, forbidden), Cache(cache_folder()), progress)
+    source = Live(Engines(start, forbidden), Cache(cache_folder()), task)
     try:
         yield Caller(settings, tokenizer, source), source
     finally:

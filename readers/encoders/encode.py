@@ -9,10 +9,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from offline.canonical import storage, write_lines, write_record
-from offline.config.experiment import ResolvedExperiment, RetrievalSettings
+from offline.config.experiment import RetrievalSettings
 from offline.config.models import Encoder, Reranker
 from offline.errors import ModelError
 from offline.memory import Memory
+from offline.observer import SILENT, Observer, Task
 from offline.passages import Chunk, Passage, cut, passages
 from offline.run.opened import OpenRun
 from offline.run.steps import MODEL_STEPS, ModelWork, model_work
@@ -38,23 +39,20 @@ from readers.records import Encoded, Model, RerankedBy
 JOURNAL = ".encode"
 # Of the models, beside what they made.
 ENCODER, RERANKER = "encoder.json", "reranker.json"
-# (texts or pairs done, in all)
-Progress = Callable[[int, int], None]
 
 
 @dataclass(frozen=True)
 class Encoding:
-    """A run whose texts a model works on: where finished slices are kept, and who is told how far it is."""
+    """A run whose texts or pairs a model works on. journal: where finished slices are kept. task: told of progress."""
 
     run: OpenRun
-    experiment: ResolvedExperiment
     journal: Path
-    progress: Progress
+    task: Task
 
     @property
     def numbers(self) -> RetrievalSettings:
         """The retrieval settings."""
-        return self.experiment.retrieval or RetrievalSettings()
+        return self.run.experiment.retrieval or RetrievalSettings()
 
 
 @dataclass(frozen=True)
@@ -67,42 +65,42 @@ class EncodedTexts:
     chunks: list[Chunk]
 
 
-def vectors_step(run: OpenRun, progress: Progress) -> bool:
+def vectors_step(run: OpenRun, observer: Observer = SILENT) -> bool:
     """Write vectors/; True if it was written. Without the model on this machine, vectors that are up to date stay."""
-    job = Encoding(run, run.experiment, run.path / JOURNAL, progress)
-    encoder = job.numbers.encoder
+    encoder = (run.experiment.retrieval or RetrievalSettings()).encoder
     assert encoder is not None  # model_work refuses an experiment whose views need one and that names none
 
     def write(out: Path, folder: Path, model: Model) -> None:
+        job = Encoding(run, run.path / JOURNAL, observer.task("encode", encoder.name, "texts"))
         made = encode_texts(job, encoder, folder, model)
         write_vectors(out, made.rows, made.matrix, made.chunks)
         write_record(out / ENCODER, made.facts)
 
-    return _step(job, "vectors", encoder, write)
+    return _step(run, "vectors", encoder, write)
 
 
-def reranked_step(run: OpenRun, progress: Progress) -> bool:
+def reranked_step(run: OpenRun, observer: Observer = SILENT) -> bool:
     """Write reranked/; True if it was written. Without the model on this machine, scores that are up to date stay."""
-    job = Encoding(run, run.experiment, run.path / JOURNAL, progress)
-    reranker = job.numbers.reranker
+    reranker = (run.experiment.retrieval or RetrievalSettings()).reranker
     assert reranker is not None  # as above
 
     def write(out: Path, folder: Path, model: Model) -> None:
+        job = Encoding(run, run.path / JOURNAL, observer.task("encode", reranker.name, "texts"))
         facts, scores = score_pairs(job, reranker, folder, model)
         write_lines(out / SCORES, scores)
         write_record(out / RERANKER, facts)
 
-    return _step(job, "reranked", reranker, write)
+    return _step(run, "reranked", reranker, write)
 
 
-def _step(job: Encoding, step: str, pinned: Encoder | Reranker, write: Callable[[Path, Path, Model], None]) -> bool:
+def _step(run: OpenRun, step: str, pinned: Encoder | Reranker, write: Callable[[Path, Path, Model], None]) -> bool:
     """A step whose output a pinned model makes: `write(out, the model's folder, the model)`; True if it was written."""
-    inputs = job.run.upstream(step)
-    found = model_for_step(job.run, step, inputs, pinned)
+    inputs = run.upstream(step)
+    found = model_for_step(run, step, inputs, pinned)
     if found is None:
         return False
     folder, model = found
-    return job.run.step(step, {**inputs, "model": model.fingerprint}, lambda out: write(out, folder, model))
+    return run.step(step, {**inputs, "model": model.fingerprint}, lambda out: write(out, folder, model))
 
 
 def clear_leftovers(run: OpenRun, work: ModelWork) -> None:
@@ -125,7 +123,7 @@ def encode_texts(job: Encoding, encoder: Encoder, folder: Path, model: Model) ->
                 return call("encode", role, some, encoder.batch_size), call("cut", role, some)
 
             key = (encoder, model.fingerprint, environment, role)
-            return in_slices(job.journal, key, texts, encoder.batch_size, work, lambda done: job.progress(before + done, total))
+            return in_slices(job.journal, key, texts, encoder.batch_size, work, lambda done: job.task.at(before + done, total))
 
         of_passages, passages_cut = encode("passage", passages_of, 0)
         of_queries, queries_cut = encode("query", queries, len(passages_of))
@@ -146,7 +144,7 @@ def encode_texts(job: Encoding, encoder: Encoder, folder: Path, model: Model) ->
 
 def _texts(job: Encoding, call: Call) -> tuple[list[str], list[str], list[Chunk]]:
     """Distinct passages and questions in order of first appearance, and the chunks that the encoder's tokenizer cuts."""
-    units = model_work(job.experiment).units
+    units = model_work(job.run.experiment).units
     chunks: list[Chunk] = []
     texts: dict[str, None] = {}
     for memory, _ in job.run.compiled():
@@ -182,7 +180,7 @@ def score_pairs(job: Encoding, reranker: Reranker, folder: Path, model: Model) -
             pairs,
             reranker.batch_size,
             lambda some: call("score", some, reranker.batch_size),
-            lambda done: job.progress(done, len(pairs)),
+            lambda done: job.task.at(done, len(pairs)),
         )
     if wrong := int((~np.isfinite(values)).sum()):
         raise ModelError(f"reranker {reranker.name!r}: {wrong} scores are no numbers; try another dtype")
@@ -201,7 +199,7 @@ def score_pairs(job: Encoding, reranker: Reranker, folder: Path, model: Model) -
 
 def _candidates(job: Encoding) -> Mapping[str, dict[str, None]]:
     """For every question text, the passages to score: the best of each first stage, in each history that it is asked about."""
-    work = model_work(job.experiment)
+    work = model_work(job.run.experiment)
     vectors = read_vectors(job.run.step_folder("vectors")) if work.units else None
     candidates: dict[str, dict[str, None]] = {question.text: {} for question in job.run.data.questions}
     for memory, about in job.run.compiled(Retrieval(job.numbers, vectors)):

@@ -1,21 +1,18 @@
 """What loading an embedding model and a reranker have in common."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from typing import Any
 
-from offline.errors import ColdreadError, ConfigurationError, ModelError
+from offline.errors import ModelError, guarded, needs
 from readers.engines.device import device_name
 
 
 def libraries(whose: str) -> tuple[Any, Any]:
     """PyTorch and sentence-transformers, quiet; ConfigurationError says how to install them."""
-    try:
+    with needs("retrieval", whose):
         import sentence_transformers
         import torch
         import transformers
-    except ImportError as error:
-        raise ConfigurationError(f"{whose} needs {error.name}; run: pip install 'coldread[retrieval]'") from error
     transformers.utils.logging.set_verbosity_error()
     transformers.utils.logging.disable_progress_bar()
     return torch, sentence_transformers
@@ -32,16 +29,9 @@ def options(torch: Any, dtype: str, weights: str) -> dict[str, Any]:
     return {"local_files_only": True, "trust_remote_code": False, "model_kwargs": model}
 
 
-@contextmanager
-def loading(whose: str, folder: str) -> Iterator[None]:
+def loading(whose: str, folder: str) -> AbstractContextManager[None]:
     """Turn whatever the library raises into one ModelError."""
-    try:
-        yield
-    except ColdreadError:
-        raise
-    except Exception as error:
-        said = " ".join(str(error).split())[:400]
-        raise ModelError(f"{whose}: the model in {folder} cannot be loaded: {type(error).__name__}: {said}") from error
+    return guarded(f"{whose}: the model in {folder} cannot be loaded", ModelError)
 
 
 def environment(torch: Any, library: Any, model: Any, device: Any) -> dict[str, str]:

@@ -10,7 +10,7 @@ from multiprocessing import get_context, parent_process
 from types import ModuleType
 from typing import Any
 
-from offline.errors import ColdreadError, EngineError
+from offline.errors import EngineError, guarded
 from readers.process.worker import cure, die_with_parent
 
 # call(method, *arguments): calls a method of the model in its process.
@@ -63,12 +63,8 @@ def _prepare() -> None:
 
 def _run(whose: str, function: Callable[..., Any], *values: Any) -> Any:
     """A library's errors end here: some of them cannot be sent through a pipe."""
-    try:
+    with guarded(whose, EngineError, lambda error: cure(error, "batch_size")):
         return function(*values)
-    except ColdreadError:
-        raise
-    except Exception as error:
-        raise EngineError(f"{whose}: {type(error).__name__}: {error}{cure(error, 'batch_size')}") from error
 
 
 def _load(load: Callable[..., Any], *arguments: Any) -> None:

@@ -12,13 +12,14 @@ from msgspec.structs import replace
 from offline.canonical import read_record
 from offline.config.models import Encoder, Reranker
 from offline.errors import CommandError, ConfigurationError, ModelError
+from offline.observer import SILENT, Observer
 from offline.passages import Passage
 from offline.run.opened import OpenRun
 from offline.run.steps import model_work
 from offline.vectors import PairScores, Retrieval, Scores, TextRow, Vectors
 from offline.views import find_view
 from offline.views.retrieval import RetrievalView
-from readers.encoders.encode import ENCODER, RERANKER, Encoding, Progress, encode_texts, score_pairs
+from readers.encoders.encode import ENCODER, RERANKER, Encoding, encode_texts, score_pairs
 from readers.models.pins import identify, kind_of, locate
 from readers.records import Encoded, Model, RerankedBy
 
@@ -38,7 +39,7 @@ class Changed:
         self.chosen += {passage.text for passage in before} != {passage.text for passage in after}
 
 
-def recheck(run: OpenRun, batch_size: int | None, progress: Progress) -> dict[str, dict[str, Any]]:
+def recheck(run: OpenRun, batch_size: int | None, observer: Observer = SILENT) -> dict[str, dict[str, Any]]:
     """Encode and score all texts of a run again and compare; nothing of the run is changed.
 
     batch_size: in the place of the models' own. A view of vectors is ranked by the new vectors, a reranked one by the new
@@ -51,7 +52,7 @@ def recheck(run: OpenRun, batch_size: int | None, progress: Progress) -> dict[st
         raise ConfigurationError(f"{run.path}: no view of this run needs a model; there is nothing to encode again")
     fresh, models = stored, {}
     with tempfile.TemporaryDirectory(prefix="coldread-encode-") as name:
-        job = Encoding(run, run.experiment, Path(name) / "journal", progress)
+        job = Encoding(run, Path(name) / "journal", observer.task("encode", "again", "texts"))
         encoder, reranker = stored.settings.encoder, stored.settings.reranker
         if stored.vectors is not None and encoder is not None:
             before = read_record(run.step_folder("vectors") / ENCODER, Encoded)
@@ -113,7 +114,7 @@ def _rankings(job: Encoding, stored: Retrieval, fresh: Retrieval) -> dict[str, d
     """By view: of those that rank by a model and are not matched to a length, which show the same passages in other amounts."""
     views = {
         name: view
-        for name in job.experiment.views
+        for name in job.run.experiment.views
         if isinstance(view := find_view(name), RetrievalView) and view.match is None and any(view.model_work())
     }
     counts = {name: Changed() for name in views}

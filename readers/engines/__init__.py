@@ -1,10 +1,12 @@
 """Engines: token ids in, token ids out. Text stays outside.
 
-An engine is made by a factory `(EngineStart) -> Engine`, registered by name; `coldread.engines` is the entry point
-group. Heavy libraries are imported inside the factory. An engine runs in a process of its own (readers/process/worker.py).
+An engine is made by a factory `(EngineStart) -> Engine`; `coldread.engines` is the entry point group. Heavy libraries are
+imported inside the factory. An engine runs in a process of its own (readers/process/worker.py).
 """
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pkgutil import resolve_name
 from typing import Protocol, TypeVar
 
 import msgspec
@@ -54,13 +56,66 @@ class Engine(Protocol):
         ...
 
 
-ENGINES: Registry[Callable[[EngineStart], Engine]] = Registry("engine", "coldread.engines")
-# The record of an engine's options, for engines that declare one; options can then be checked before anything runs.
-OPTIONS: dict[str, type[Record]] = {}
-# Engines that load a model's files, and so cannot read with a served one.
-LOCAL: set[str] = set()
-# Engines that ask a server, which chose dtype, device and attention when it was started.
-REMOTE: set[str] = set()
+@dataclass(frozen=True)
+class EngineKind:
+    """What is known of an engine before it starts. An engine of another package has the defaults.
+
+    make, options: its factory and the record of its options, as "module:object"; without a record the engine checks its options
+    itself. local: it loads a model's files, and so cannot read with a served one. remote: it asks a server, which chose dtype,
+    device and attention when it was started. prefix_cache: the option, on by default, that keeps what one batch computed for
+    the next. gpus: the option that says how many GPUs one process takes, 1 by default.
+    """
+
+    make: str = ""
+    options: str = ""
+    local: bool = False
+    remote: bool = False
+    prefix_cache: str = ""
+    gpus: str = "tensor_parallel_size"
+
+
+KINDS = {
+    "transformers": EngineKind(
+        make="readers.engines.transformers:TransformersEngine",
+        options="readers.engines.transformers:TransformersOptions",
+        local=True,
+    ),
+    "vllm": EngineKind(
+        make="readers.engines.vllm:VllmEngine",
+        options="readers.engines.vllm:VllmOptions",
+        local=True,
+        prefix_cache="enable_prefix_caching",
+    ),
+    "openai": EngineKind(
+        make="readers.engines.openai:OpenAIEngine",
+        options="readers.engines.openai:OpenAIOptions",
+        remote=True,
+    ),
+    "recorded": EngineKind(
+        make="readers.engines.recorded:RecordedEngine",
+        options="readers.engines.recorded:RecordedOptions",
+    ),
+}
+ENGINES: Registry[Callable[[EngineStart], Engine]] = Registry(
+    "engine", "coldread.engines", {name: kind.make for name, kind in KINDS.items()}
+)
+find_engine = ENGINES.get
+
+
+def engine_kind(reader: Reader) -> EngineKind:
+    """What is known of a reader's engine."""
+    return KINDS.get(reader.engine, EngineKind())
+
+
+def keeps_prefix_cache(reader: Reader) -> bool:
+    """Whether a reader's engine keeps a prefix cache, through which the certificate then reads its sample too."""
+    option = engine_kind(reader).prefix_cache
+    return bool(option and reader.options.get(option, True))
+
+
+def gpus_of_process(reader: Reader) -> int:
+    """How many GPUs one process of a reader takes."""
+    return int(reader.options.get(engine_kind(reader).gpus, 1))
 
 
 def engine_options(reader: Reader, kind: type[Options]) -> Options:
@@ -92,24 +147,23 @@ def schema_error(reader: Reader, schema: str, error: Exception) -> Configuration
 
 def check_engine(reader: Reader) -> None:
     """ConfigurationError unless there is the reader's engine and its options fit; a plug-in's code is not loaded."""
-    _register()
-    if reader.engine not in ENGINES.names():
+    if reader.engine not in ENGINES:
         ENGINES.get(reader.engine)
-    if reader.engine in LOCAL and reader.model.served is not msgspec.UNSET:
+    kind = engine_kind(reader)
+    if kind.local and reader.model.served is not msgspec.UNSET:
         raise ConfigurationError(
             f"reader {reader.name!r}: the {reader.engine} engine loads a model's files, and a served model has none here; use "
             "engine: openai"
         )
-    if reader.engine in REMOTE:
+    if kind.remote:
         check_remote(reader)
-    if reader.engine in OPTIONS:
-        engine_options(reader, OPTIONS[reader.engine])
+    if kind.options:
+        engine_options(reader, resolve_name(kind.options))
 
 
 def asks_server(reader: Reader) -> bool:
     """Whether a reader's answers come from a server, whose weights nobody here can hash."""
-    _register()
-    return reader.model.served is not msgspec.UNSET or reader.engine in REMOTE
+    return reader.model.served is not msgspec.UNSET or engine_kind(reader).remote
 
 
 def check_remote(reader: Reader) -> None:
@@ -120,13 +174,3 @@ def check_remote(reader: Reader) -> None:
             f"reader {reader.name!r}: the {reader.engine} engine cannot choose {', '.join(given)}; the server does, so tell it "
             "there and leave both out here"
         )
-
-
-def find_engine(name: str) -> Callable[[EngineStart], Engine]:
-    """The factory called `name`; ConfigurationError if there is none."""
-    _register()
-    return ENGINES.get(name)
-
-
-def _register() -> None:
-    from readers.engines import openai, recorded, transformers, vllm  # noqa: F401  (they register themselves)

@@ -16,7 +16,7 @@ from msgspec import UNSET
 
 from offline.canonical import Record
 from offline.errors import ConfigurationError, EngineError
-from readers.engines import ENGINES, OPTIONS, REMOTE, EngineStart, check_remote, engine_options, seed_of
+from readers.engines import EngineStart, check_remote, engine_options, seed_of
 from readers.engines.openai_answers import Answer, Listed, Models, Version, text_output, token_output
 from readers.engines.openai_server import RESET, SAID, RefusedError, Server, check_url
 from readers.models.served import decode_messages
@@ -57,10 +57,6 @@ class OpenAIOptions(Record, frozen=True):
             raise ValueError("concurrency and timeout_seconds must be positive, retries 0 or more")
         if self.thinking_switch and self.server != "vllm":
             raise ValueError("thinking_switch needs server: vllm")
-
-
-OPTIONS["openai"] = OpenAIOptions
-REMOTE.add("openai")
 
 
 class OpenAIEngine:
@@ -295,9 +291,3 @@ def _sampled(decoding: Decoding, ids: Sequence[int]) -> dict[str, Any]:
 
 def _failed(refused: RefusedError) -> Output:
     return Output(ids=(), finish_reason="error", error=f"the server refused the request: {refused}")
-
-
-@ENGINES.register("openai")
-def openai_engine(start: EngineStart) -> OpenAIEngine:
-    """Find the server."""
-    return OpenAIEngine(start)

@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from offline.errors import ConfigurationError, EngineError
+from offline.errors import ConfigurationError, EngineError, needs
 
 Kind = TypeVar("Kind")
 
@@ -78,12 +78,8 @@ class Server:
     """One server. What it is asked, the client asks again on transport faults alone; paths lie below the base URL."""
 
     def __init__(self, *, base_url: str, api_key_env: str, retries: int, timeout_seconds: int) -> None:
-        try:
+        with needs("openai", "the openai engine"):
             import openai
-        except ImportError as error:
-            raise ConfigurationError(
-                f"the openai engine needs {error.name}, which is not installed; run: pip install 'coldread[openai]'"
-            ) from error
         # What the client itself would take: its variable, else OpenAI's own address.
         url = base_url or os.environ.get("OPENAI_BASE_URL", "").strip() or "https://api.openai.com/v1"
         try:

@@ -12,7 +12,7 @@ from offline.canonical import Record, digest_of, file_digest
 from offline.errors import ConfigurationError, StateError
 from offline.run.opened import OpenRun
 from readers.calls.caller import ANSWERS, read_transcript
-from readers.engines import ENGINES, OPTIONS, EngineStart, engine_options
+from readers.engines import EngineStart, engine_options
 from readers.records import Decoding, Output, Prediction
 from readers.sealed import sealed_reader
 
@@ -29,7 +29,6 @@ class RecordedOptions(Record, frozen=True):
             raise ValueError("name the folder of a sealed run (run), or of a transcript (calls)")
 
 
-OPTIONS["recorded"] = RecordedOptions
 _MISSING = Output(ids=(), finish_reason="error", error="the recorded run holds no such input")
 
 
@@ -87,9 +86,3 @@ class RecordedEngine:
 
 def _output(prediction: Prediction) -> Output:
     return Output(ids=prediction.output_ids, finish_reason=prediction.finish_reason, error=prediction.error)
-
-
-@ENGINES.register("recorded")
-def recorded_engine(start: EngineStart) -> RecordedEngine:
-    """Open the recorded run."""
-    return RecordedEngine(start)

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from offline.canonical import Record
-from offline.errors import ConfigurationError, ModelError
-from readers.engines import ENGINES, LOCAL, OPTIONS, EngineStart, engine_options, schema_error, seed_of
+from offline.errors import ModelError, needs
+from readers.engines import EngineStart, engine_options, schema_error, seed_of
 from readers.engines.device import device_name, torch_device
 from readers.records import Decoding, Output, Settings
 from readers.tokens.chat import load_tokenizer
@@ -25,21 +25,13 @@ class TransformersOptions(Record, frozen=True):
     cudnn: bool = True
 
 
-OPTIONS["transformers"] = TransformersOptions
-LOCAL.add("transformers")
-
-
 class TransformersEngine:
     """One causal language model in this process."""
 
     def __init__(self, start: EngineStart) -> None:
-        try:
+        with needs("transformers", "the transformers engine"):
             import torch
             import transformers
-        except ImportError as error:
-            raise ConfigurationError(
-                f"the transformers engine needs {error.name}; run: pip install 'coldread[transformers]'"
-            ) from error
         settings, reader = start.settings, start.settings.reader
         if not any(file.name.endswith(".safetensors") for file in settings.model.files):
             raise ModelError(f"reader {reader.name!r}: the model folder holds no .safetensors weights")
@@ -148,14 +140,9 @@ class Grammars:
     """
 
     def __init__(self, settings: Settings, folder: Path, vocabulary: int) -> None:
-        try:
+        with needs("structured", f"reader {settings.reader.name!r}: a schema for answers", ", or set constrained: false"):
             import xgrammar
             from xgrammar.contrib.hf import LogitsProcessor
-        except ImportError as error:
-            raise ConfigurationError(
-                f"reader {settings.reader.name!r}: answers held to a schema need {error.name}; run: pip install "
-                "'coldread[structured]', or set constrained: false"
-            ) from error
         self.version = f"xgrammar {version('xgrammar')}"
         self._reader = settings.reader
         self._processor = LogitsProcessor
@@ -200,9 +187,3 @@ def _first_of_ties(torch: Any) -> Any:
         return torch.full_like(scores, float("-inf")).scatter(-1, first, 0.0)
 
     return process
-
-
-@ENGINES.register("transformers")
-def transformers_engine(start: EngineStart) -> TransformersEngine:
-    """Load the model named by the settings."""
-    return TransformersEngine(start)

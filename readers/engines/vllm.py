@@ -16,7 +16,7 @@ from typing import Any, Literal
 from offline.canonical import Record
 from offline.config.models import Reader
 from offline.errors import ConfigurationError, EngineError, ModelError
-from readers.engines import ENGINES, LOCAL, OPTIONS, EngineStart, engine_options, schema_error, seed_of
+from readers.engines import EngineStart, engine_options, schema_error, seed_of
 from readers.records import Decoding, Output
 
 # The versions whose arguments this file knows: first included, last excluded. 0.32 is tested on the CPU.
@@ -58,10 +58,6 @@ class VllmOptions(Record, frozen=True):
                 raise ValueError(f"{name} must be positive, or 0 for vLLM's own choice")
         if self.tensor_parallel_size < 1 or self.cpu_kv_cache_gib < 1:
             raise ValueError("tensor_parallel_size and cpu_kv_cache_gib must be at least 1")
-
-
-OPTIONS["vllm"] = VllmOptions
-LOCAL.add("vllm")
 
 
 class WorkerExtension:
@@ -388,9 +384,3 @@ def _arguments(start: EngineStart, options: VllmOptions) -> dict[str, Any]:
         "worker_extension_cls": f"{WorkerExtension.__module__}.{WorkerExtension.__qualname__}",
         **{name: value for name, value in wanted.items() if value},
     }
-
-
-@ENGINES.register("vllm")
-def vllm_engine(start: EngineStart) -> VllmEngine:
-    """Load the model named by the settings."""
-    return VllmEngine(start)

@@ -8,7 +8,7 @@ from glob import escape
 from pathlib import Path
 from typing import Any
 
-from offline.errors import ConfigurationError, ModelError
+from offline.errors import ModelError, needs
 
 
 @dataclass(frozen=True)
@@ -31,12 +31,8 @@ class Listing:
 
 
 def _client(what: str) -> Any:
-    try:
+    with needs("transformers", what):
         import huggingface_hub
-    except ImportError as error:
-        raise ConfigurationError(
-            f"{what} needs a package that is not installed; run: pip install 'coldread[transformers]'"
-        ) from error
     return huggingface_hub
 
 

@@ -1,7 +1,6 @@
 """The parent's end of a reader process: a group of its own, spoken to within time limits, killed with all that it started."""
 
 import os
-import re
 import select
 import signal
 import subprocess
@@ -15,11 +14,10 @@ from typing import Any, TypeVar
 import msgspec
 
 from offline.canonical import encode
-from offline.config.experiment import FactConsolidationData
 from offline.config.models import Reader
 from offline.errors import AlteredError, ConfigurationError, EngineError, GuardError, ModelError, StateError
 from offline.run.opened import OpenRun
-from readers.engines import EngineStart
+from readers.engines import EngineStart, gpus_of_process
 from readers.process import worker
 from readers.process.guard import Forbidden
 from readers.records import MOST_ID, Decoding, Output
@@ -204,10 +202,10 @@ def start_process(reader: Reader, number: int = 0) -> Iterator[Process]:
 
 
 def _devices(reader: Reader, number: int) -> dict[str, str]:
-    """The GPUs of one of several processes: as many as tensor parallelism takes, out of the visible ones."""
+    """The GPUs of one of several processes: as many as its engine takes, out of the visible ones."""
     if (reader.data_parallel or 1) == 1:
         return {}
-    each = int(reader.options.get("tensor_parallel_size", 1))
+    each = gpus_of_process(reader)
     visible = os.environ.get("CUDA_VISIBLE_DEVICES")
     wanted = range(number * each, (number + 1) * each)
     if visible is None:
@@ -224,11 +222,7 @@ def _devices(reader: Reader, number: int) -> dict[str, str]:
 def forbidden_paths(run: OpenRun) -> Forbidden:
     """What this run's reader processes must not open: the run's folder and the raw rows."""
     inputs = run.need("data").inputs
-    names: tuple[str, ...] = ()
-    if isinstance(run.experiment.data, FactConsolidationData):
-        owner, _, name = run.experiment.data.repository.rpartition("/")
-        # As the hub's client and the datasets library name their cache folders (the latter in snake case).
-        snake = re.sub(r"([a-z\d])([A-Z])", r"\1_\2", re.sub(r"([A-Z]+)([A-Z][a-z])", r"\1_\2", name)).lower()
-        names = (f"datasets--{owner}--{name}", f"{owner}___{snake}", f"{owner}___{name}")
+    hub = run.experiment.data.hub()
+    names = () if hub is None else hub.cache_folders()
     files = ((int(inputs["source_size"]), inputs["source_sha256"]),) if "source_sha256" in inputs else ()
     return Forbidden(folders=(str(run.path.resolve()),), files=files, names=names)

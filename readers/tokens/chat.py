@@ -17,7 +17,7 @@ from msgspec import UNSET
 from offline.canonical import digest_of, file_digest
 from offline.config.experiment import Prompt
 from offline.config.models import Reader
-from offline.errors import ConfigurationError, ModelError
+from offline.errors import ModelError, needs
 from offline.records import Message
 from readers.models.pins import tokenizer_files
 from readers.models.served import MessageBytes, Tokenizer
@@ -57,16 +57,12 @@ def load_tokenizer(folder: Path) -> Any:
     """The library's tokenizer of a local folder; ModelError if it cannot be loaded."""
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
     os.environ.setdefault("TRANSFORMERS_NO_ADVISORY_WARNINGS", "1")
-    try:
+    with needs("replay", "a chat template's token ids"):
         # tokenizer.json is the tokenizer, whatever class a library would wrap around it, and needs no torch.
         if (folder / "tokenizer.json").is_file():
             from transformers import PreTrainedTokenizerFast as Loader
         else:
             from transformers import AutoTokenizer as Loader
-    except ImportError as error:
-        raise ConfigurationError(
-            "token ids need a package that is not installed; run: pip install 'coldread[replay]'"
-        ) from error
     try:
         return Loader.from_pretrained(str(folder), local_files_only=True, trust_remote_code=False)
     except Exception as error:  # transformers raises whatever its readers raise

@@ -14,21 +14,13 @@ import numpy as np
 
 from eval.labels import factconsolidation_labels
 from extract.frontends import extract
-from offline.config.experiment import (
-    REGIMES,
-    FactConsolidationData,
-    Frontend,
-    GrammarForms,
-    PlainData,
-    Prompt,
-    ReaderPlan,
-    ResolvedExperiment,
-    RetrievalSettings,
-    ViewSettings,
-)
+from offline.config.experiment import REGIMES, Prompt, ReaderPlan, ResolvedExperiment, RetrievalSettings, ViewSettings
+from offline.config.frontend import Frontend, GrammarForms
 from offline.config.yaml import find_config, load_yaml
 from offline.freeze import freeze
 from offline.loaders import load
+from offline.loaders.factconsolidation import FactConsolidationData
+from offline.loaders.plain import PlainData
 from offline.loaders.raw import RawSource
 from offline.memory import Memory
 from offline.passages import Chunk, cut_characters, passages

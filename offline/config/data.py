@@ -1,0 +1,16 @@
+"""The data section of an experiment: one of the kinds that the modules of offline/loaders define, told apart by its tag."""
+
+from functools import reduce
+from importlib import import_module
+from operator import or_
+from typing import TYPE_CHECKING
+
+from offline.loaders import KINDS, DataSection
+
+for _kind in KINDS:
+    import_module(f"offline.loaders.{_kind}")
+
+if TYPE_CHECKING:
+    Data = DataSection
+else:  # msgspec decodes tagged records by a closed union of them.
+    Data = reduce(or_, DataSection.__subclasses__())

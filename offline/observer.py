@@ -1,0 +1,22 @@
+"""What long work tells whoever waits for it. The classes here do nothing: a library call is silent unless given another."""
+
+
+class Task:
+    """Progress of one long piece of work."""
+
+    def at(self, done: int, total: int, doing: str = "") -> None:
+        """`done` of `total` units are done. doing: what comes before the next one, where that may take minutes."""
+
+
+class Observer:
+    """Messages and progress of a run's steps; override what is to be shown."""
+
+    def say(self, step: str, what: str) -> None:
+        """One message about a step."""
+
+    def task(self, step: str, name: str, unit: str) -> Task:
+        """Work on many units (calls, texts, requests) begins; name: the model that does it."""
+        return Task()
+
+
+SILENT = Observer()
