@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec import UNSET
 from rich.console import Console
-from tiny import GRAMMAR, ROWS, SWITCHED_TEMPLATE, coldread, make_model, write_experiment, write_rows
+from tiny import GRAMMAR, ROWS, SWITCHED_TEMPLATE, coldread, make_folder, write_experiment, write_rows
 
 from eval.analysis.contrasts import Bootstrap, ContrastQuery, ContrastSummary, contrasts, interactions
 from eval.analysis.evidence import PairedEvidence, SideEvidence
@@ -50,7 +50,7 @@ def rows() -> list[dict[str, Any]]:
             "hops": 1 + number // 2 % 2,
             "answers": golds,
         }
-        for number, golds in enumerate([["l"], ["j"], ["1", "r"], ["Paris"]] * 3)
+        for number, golds in enumerate([["d"], ["7"], ["1", "c"], ["Paris"]] * 3)
     ]
     return [{**found[0], "questions": questions}, found[1]]
 
@@ -63,8 +63,8 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
         {
             "use": {
                 "name": name,
-                "engine": "transformers",
-                "model": {"folder": str(make_model(folder / name, **template))},
+                "engine": "digest",
+                "model": {"folder": str(make_folder(folder / name, **template))},
                 "output_cap": 24,
                 "batch_size": 4,
             },

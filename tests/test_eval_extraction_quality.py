@@ -8,11 +8,10 @@ from typing import Any
 
 import msgspec
 import pytest
-from conftest import RealWorld
 from hypothesis import given
 from hypothesis import strategies as st
 from tiny import GRAMMAR, ROWS, coldread, write_experiment, write_rows
-from worlds import experiment, history, question, settings
+from worlds import RealWorld, experiment, history, question, settings
 
 from eval.extraction.alignment import ERRORS, Alignment, align, in_common, map_relations
 from eval.extraction.downstream import CAUSES, downstream
