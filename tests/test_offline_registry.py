@@ -4,8 +4,8 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from conftest import Install
-from worlds import experiment, memory, question, show
+from installed import Install
+from worlds import experiment, memory, question, show, vectors
 
 from eval.labels import LABELS
 from eval.metrics import METRICS
@@ -21,7 +21,9 @@ from offline.records import Question, Statement
 from offline.registry import Registry
 from offline.retrievers import RETRIEVERS
 from offline.run.steps import model_work
-from offline.views import VIEWS, find_view
+from offline.vectors import Retrieval
+from offline.views import VIEWS, ModelWork, find_view
+from offline.views.retrieval import lexical
 from readers.engines import ENGINES
 
 OLDEST = """
@@ -143,6 +145,36 @@ def test_an_installed_retriever_that_needs_vectors_makes_the_experiment_need_an_
             model_work(plain)
     else:
         assert model_work(plain).units == ()
+
+
+def test_an_installed_view_can_rank_by_frozen_vectors_and_makes_the_experiment_need_an_encoder(install: Install) -> None:
+    code = """
+from offline.memory import Selection
+from offline.views import ModelWork
+
+def nearest(memory, question):
+    return Selection(memory.corpus("fact").rank("dense", question.text, 1)[0].positions)
+
+nearest.needs = ModelWork(units=("fact",))
+"""
+    install("acme", "coldread.views", {"nearest": "acme_code:nearest"}, code)
+    plain = experiment(views=("cmc", "fact_bm25_matched_to_nearest"))
+    encoder = Encoder(name="mine", model=Pin(folder="/mine"))
+    assert model_work(msgspec.structs.replace(plain, retrieval=RetrievalSettings(encoder=encoder))) == ModelWork(("fact",))
+    with pytest.raises(ConfigurationError, match=r"view 'fact_bm25_matched_to_nearest' needs a model: .*encoder"):
+        model_work(plain)
+    stored = vectors({"Ada leads to Bo.": [1.0, 0.0], "Bo leads to Cy.": [0.0, 1.0]}, {"Bo?": [0.0, 1.0]})
+    compiled = memory(["Ada leads to Bo.", "Bo leads to Cy."], retrieval=Retrieval(vectors=stored))
+    assert find_view("nearest")(compiled, question("Bo?")).positions == (1,)
+    assert lexical("nearest", 100) == "raw_history"
+
+
+@pytest.mark.parametrize("needs", ["('fact',)", "ModelWork(units=('facts',))"])
+def test_an_installed_view_that_needs_what_there_is_not_is_one_configuration_error(install: Install, needs: str) -> None:
+    code = f"from offline.views import ModelWork\n{OLDEST}\noldest.needs = {needs}\n"
+    install("acme", "coldread.views", {"oldest": "acme_code:oldest"}, code)
+    with pytest.raises(ConfigurationError, match=r"no offline.views.ModelWork|no unit of passages"):
+        model_work(experiment(views=("oldest",)))
 
 
 def test_an_installed_package_cannot_replace_a_retriever_of_ours(install: Install) -> None:

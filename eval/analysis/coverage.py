@@ -21,8 +21,7 @@ from offline.freeze import freeze_memory
 from offline.memory import Memory
 from offline.records import Evidence, Extraction, Packet, Question
 from offline.run.opened import OpenRun
-from offline.views import find_view
-from offline.views.retrieval import RetrievalView
+from offline.views.retrieval import ranking_views
 from readers.models.pins import locate
 from readers.tokens.chat import ChatTokenizer
 
@@ -155,7 +154,7 @@ def coverage(run: OpenRun, golds: Mapping[str, Sequence[str]], at: Sequence[int]
     fuses or reranks has no point beyond its `candidates`.
     """
     packets = _packets(run, run.data.by_id)
-    ranking = {name: v for name in run.experiment.views if isinstance(v := find_view(name), RetrievalView) and v.match is None}
+    ranking = ranking_views(run.experiment.views)
     # The largest first: its ranking begins with those of the others, and is made once.
     ks, numbers = sorted(set(at), reverse=True), run.experiment.retrieval or RetrievalSettings()
     points = {f"{name}_k{k}": (name, k) for name, view in ranking.items() for k in ks if k <= (view.deepest(numbers) or k)}

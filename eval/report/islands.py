@@ -12,7 +12,7 @@ from typing import Any
 
 from eval.analysis.coverage import Judge, Judged
 from eval.analysis.pipeline_story import PipelineStory
-from eval.metrics import HEADLINE
+from eval.metrics import HEADLINE, explanation
 from eval.metrics.normalise import normalise_answer, parse_answer
 from eval.records import Finding
 from eval.report.source import Source
@@ -24,12 +24,6 @@ from offline.records import Evidence, Question
 
 # Questions an island; a block of 20 by 10 views and 3 readers is 600 answers.
 BLOCK = 20
-# How our own metrics judge; one of a third party has only its verdict.
-REASONS = {
-    "subem": "A normalised gold is a substring of the normalised output, whole or parsed.",
-    "strict_em": "The parsed output, normalised, is a gold, normalised.",
-    "subem_words": "As subem, after NFKC, and the gold may not be part of a longer word.",
-}
 
 
 def pack(value: Any) -> str:
@@ -99,7 +93,7 @@ class Islands:
             "readers": source.readers,
             "metrics": source.scored.metrics,
             "headline": HEADLINE,
-            "reasons": {name: REASONS.get(name) for name in source.scored.metrics},
+            "reasons": {name: explanation(name) for name in source.scored.metrics},
             "relations": {relation.name: relation.words for relation in source.extraction.relations},
             "heading": source.scored.experiment.prompt.heading,
             "block": BLOCK,

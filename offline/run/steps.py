@@ -1,7 +1,6 @@
 """The steps that need neither model nor label: load, extract's storage, freeze."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from itertools import product, zip_longest
 from pathlib import Path
 
@@ -13,8 +12,7 @@ from offline.errors import AlteredError, CommandError, ConfigurationError, DataE
 from offline.loaders import kind_of
 from offline.loaders.raw import RawSource
 from offline.records import Question
-from offline.views import View, find_view
-from offline.views.retrieval import RetrievalView
+from offline.views import ModelWork, check_view, find_view, needs_of
 
 
 def raw_source(experiment: ResolvedExperiment, path: Path | None) -> RawSource | None:
@@ -44,41 +42,21 @@ def data_inputs(experiment: ResolvedExperiment, source: RawSource | None) -> dic
 MODEL_STEPS = ("vectors", "reranked")
 
 
-@dataclass(frozen=True)
-class ModelWork:
-    """What an experiment's views need of models: units whose passages are encoded, and (unit, first stage) to rerank."""
-
-    units: tuple[str, ...]
-    stages: tuple[tuple[str, str], ...]
-
-
 def model_work(experiment: ResolvedExperiment) -> ModelWork:
     """What the views need; ConfigurationError for an unknown view, and for one whose model the experiment does not name."""
-    units: set[str] = set()
-    stages: set[tuple[str, str]] = set()
-    named = experiment.retrieval or RetrievalSettings()
+    work, numbers = ModelWork(), experiment.retrieval or RetrievalSettings()
     for name in experiment.views:
-        view: View | None = find_view(name)
-        if isinstance(view, RetrievalView):
-            encoded, reranked = view.model_work()
-            for work, model, kind in ((encoded, named.encoder, "encoder"), (reranked, named.reranker, "reranker")):
-                if work and model is None:
-                    raise ConfigurationError(
-                        f"view {name!r} needs a model: name one in the experiment, `retrieval: {{{kind}: NAME}}` "
-                        f"(configs/{kind}s holds those that are shipped)"
-                    )
-            units |= encoded
-            stages |= reranked
-        # A view and those that it is matched to.
-        while isinstance(view, RetrievalView):
-            depth, deepest = view.depth(experiment.settings, named), view.deepest(named)
-            if deepest is not None and depth > deepest:
+        view = find_view(name)
+        needs = needs_of(view)
+        for due, model, kind in ((needs.units, numbers.encoder, "encoder"), (needs.stages, numbers.reranker, "reranker")):
+            if due and model is None:
                 raise ConfigurationError(
-                    f"view {name!r} would show {depth} passages, but fusing and reranking go {deepest} deep; raise "
-                    "`candidates` in the experiment's `retrieval`, or ask for fewer"
+                    f"view {name!r} needs a model: name one in the experiment, `retrieval: {{{kind}: NAME}}` "
+                    f"(configs/{kind}s holds those that are shipped)"
                 )
-            view = view.match
-    return ModelWork(tuple(sorted(units)), tuple(sorted(stages)))
+        check_view(view, name, experiment.settings, numbers)
+        work |= needs
+    return work
 
 
 def steps_before(experiment: ResolvedExperiment, step: str) -> tuple[str, ...]:

@@ -4,17 +4,19 @@ A name says it all: `fact_bm25`, `chunk4096_bm25`, `fact_hybrid_k10`, `fact_dens
 """
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from offline.config.experiment import RetrievalSettings, ViewSettings
+from offline.errors import ConfigurationError
 from offline.memory import Memory, Selection
 from offline.passages import Passage
 from offline.records import Question
 from offline.retrievers import HYBRID, RERANK, needs_vectors, retriever_names
+from offline.views import UNITS, ModelWork, View, check_view, find_view, needs_of
 
 _NAME = re.compile(
-    r"(?P<unit>fact|statement|window|chunk(?:[1-9][0-9]{1,6})?)_(?P<retriever>.+?)"
+    rf"(?P<unit>{UNITS})_(?P<retriever>.+?)"
     r"(?:_k(?P<k>[1-9][0-9]{0,4}))?(?P<matched>_matched(?:_to_(?P<other>.+))?)?"
 )
 
@@ -32,7 +34,7 @@ class RetrievalView:
     unit: str
     retriever: str
     k: int | None = None
-    match: "Callable[[Memory, Question], Selection] | None" = None
+    match: View | None = None
 
     def __call__(self, memory: Memory, question: Question) -> Selection:
         """The records of the chosen passages."""
@@ -50,14 +52,23 @@ class RetrievalView:
             return Selection(_fitting(memory, ranked, free, limit=windows), structured)
         return Selection(tuple(dict.fromkeys(p for passage in ranked for p in passage.positions)), structured)
 
-    def model_work(self) -> tuple[set[str], set[tuple[str, str]]]:
-        """What models must have done for this view: units to encode, and (unit, first stage) whose best are to be scored."""
-        units, stages = self.match.model_work() if isinstance(self.match, RetrievalView) else (set(), set())
-        if self.unit == "chunk" or needs_vectors(self.retriever):
-            units.add(self.unit)
-        if self.retriever.endswith(RERANK):
-            stages.add((self.unit, self.retriever.removesuffix(RERANK)))
-        return units, stages
+    @property
+    def needs(self) -> ModelWork:
+        """What models must have done for this view, and for the one whose length it matches."""
+        units = (self.unit,) if self.unit == "chunk" or needs_vectors(self.retriever) else ()
+        stages = ((self.unit, self.retriever.removesuffix(RERANK)),) if self.retriever.endswith(RERANK) else ()
+        return ModelWork(units, stages) | (ModelWork() if self.match is None else needs_of(self.match))
+
+    def check(self, name: str, settings: ViewSettings, numbers: RetrievalSettings) -> None:
+        """ConfigurationError if it, or the view whose length it matches, shows more passages than its ranking tells apart."""
+        depth, deepest = self.depth(settings, numbers), self.deepest(numbers)
+        if deepest is not None and depth > deepest:
+            raise ConfigurationError(
+                f"view {name!r} would show {depth} passages, but fusing and reranking go {deepest} deep; raise "
+                "`candidates` in the experiment's `retrieval`, or ask for fewer"
+            )
+        if self.match is not None:
+            check_view(self.match, name, settings, numbers)
 
     def depth(self, settings: ViewSettings, numbers: RetrievalSettings) -> int:
         """How many passages of the ranking there are to choose from."""
@@ -109,11 +120,12 @@ def _spelled(name: str) -> re.Match[str] | None:
 def lexical(name: str, characters: int) -> str:
     """The name of the view that needs no model and is nearest to this one: BM25 in the model's place, chunks by characters.
 
-    Its packets are of about the same size, so that they can stand for the others in an estimate.
+    Its packets are of about the same size, so that they can stand for the others in an estimate. The whole history stands for a
+    view of another package that needs a model.
     """
     spelled = _spelled(name)
     if spelled is None:
-        return name
+        return name if needs_of(find_view(name)) == ModelWork() else "raw_history"
     unit, retriever = spelled["unit"], spelled["retriever"]
     plain = "bm25" if needs_vectors(retriever) or retriever.endswith(RERANK) else retriever
     k = f"_k{spelled['k']}" if spelled["k"] else ""
@@ -121,11 +133,17 @@ def lexical(name: str, characters: int) -> str:
     return f"{f'chunk{characters}' if unit == 'chunk' else unit}_{plain}{k}{'_matched' if spelled['matched'] else ''}{other}"
 
 
-def parse(name: str, find: "Callable[[str], Callable[[Memory, Question], Selection]]") -> RetrievalView | None:
-    """The retrieval view that a name spells, None if it spells none; `find` looks up the view that another is matched to."""
+def parse(name: str) -> RetrievalView | None:
+    """The retrieval view that a name spells, None if it spells none."""
     spelled = _spelled(name)
     if spelled is None:
         return None
     k = int(spelled["k"]) if spelled["k"] else None
-    match = find(spelled["other"] or "cmc") if spelled["matched"] else None
+    match = find_view(spelled["other"] or "cmc") if spelled["matched"] else None
     return RetrievalView(spelled["unit"], spelled["retriever"], k, match)
+
+
+def ranking_views(names: Iterable[str]) -> dict[str, RetrievalView]:
+    """Those of these views that show a number of the best passages, and so could show another number of them."""
+    views = ((name, find_view(name)) for name in names)
+    return {name: view for name, view in views if isinstance(view, RetrievalView) and view.match is None}

@@ -16,7 +16,7 @@ from offline.memory import Memory
 from offline.observer import SILENT, Observer, Task
 from offline.passages import Chunk, Passage, cut, passages
 from offline.run.opened import OpenRun
-from offline.run.steps import MODEL_STEPS, ModelWork, model_work
+from offline.run.steps import MODEL_STEPS, model_work
 from offline.vectors import (
     SCORES,
     PairScores,
@@ -28,6 +28,7 @@ from offline.vectors import (
     text_digest,
     write_vectors,
 )
+from offline.views import ModelWork
 from readers.encoders.embedding import EmbeddingModel
 from readers.encoders.journalled import in_slices
 from readers.encoders.process import Call, model_process
