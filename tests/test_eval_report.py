@@ -18,7 +18,7 @@ from tiny_pipelines import PIPELINES
 
 from eval.report.drawing import ticks
 from eval.report.figures import by_number
-from eval.report.islands import chain, pack, statuses
+from eval.report.islands import Step, chain, pack, statuses
 from eval.report.label_placement import Place, place
 from eval.report.page import make_page
 from eval.report.source import read_source
@@ -209,8 +209,8 @@ def test_the_chain_and_superseded_records_by_hand(copied_run: Path) -> None:
     assert statuses(memory) == {first: first + 4, **dict.fromkeys(range(first + 1, first + 5))}
     (question,) = [q for q in OpenRun(copied_run).data.questions if q.id == "ada/1"]
     assert list(chain(memory, question)) == [
-        [0, "Ada", "home", "Paris", first + 4, [[first, "Rome"]]],
-        [1, "Paris", "river", "Seine", first + 2, []],
+        Step(0, "Ada", "home", "Paris", first + 4, ((first, "Rome"),)),
+        Step(1, "Paris", "river", "Seine", first + 2, ()),
     ]
     # A line without a fact has no status.
     carl = memory_of(copied_run, "carl")
