@@ -36,7 +36,7 @@ class Engine(Protocol):
     - `logprobs(ids, tokens) -> list[float] | None`: natural log probabilities of these tokens after these ids; likewise.
     - `served_by() -> dict[str, str] | None`: identifies a server's process and model; if None, answers are not cached (calls/).
     - `complete(batch, decoding) -> list[Output]`: serves the calls of algorithms (calls/caller.py), one output per input in
-      order, perhaps constrained to a JSON Schema. If it samples, each input's seed is `seed_of`.
+      order, perhaps constrained to a JSON Schema. If it samples, each input's seed comes from `seed_of`.
     """
 
     def environment(self) -> dict[str, str]:
