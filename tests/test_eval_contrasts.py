@@ -15,10 +15,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec import UNSET
 from rich.console import Console
-from tiny import GRAMMAR, ROWS, SWITCHED_TEMPLATE, coldread, make_model, write_experiment, write_rows
+from tiny import GRAMMAR, ROWS, SWITCHED_TEMPLATE, coldread, make_folder, write_experiment, write_rows
 
-from eval.analysis.contrasts import ContrastQuery, contrasts, interactions
-from eval.analysis.evidence import evidence_outcomes
+from eval.analysis.contrasts import Bootstrap, ContrastQuery, ContrastSummary, contrasts, interactions
+from eval.analysis.evidence import PairedEvidence, SideEvidence
 from eval.analysis.scored import ScoredRun, open_scored
 from eval.console.contrasts import contrast as print_contrast
 from eval.records import Score
@@ -50,7 +50,7 @@ def rows() -> list[dict[str, Any]]:
             "hops": 1 + number // 2 % 2,
             "answers": golds,
         }
-        for number, golds in enumerate([["l"], ["j"], ["1", "r"], ["Paris"]] * 3)
+        for number, golds in enumerate([["d"], ["7"], ["1", "c"], ["Paris"]] * 3)
     ]
     return [{**found[0], "questions": questions}, found[1]]
 
@@ -63,8 +63,8 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
         {
             "use": {
                 "name": name,
-                "engine": "transformers",
-                "model": {"folder": str(make_model(folder / name, **template))},
+                "engine": "digest",
+                "model": {"folder": str(make_folder(folder / name, **template))},
                 "output_cap": 24,
                 "batch_size": 4,
             },
@@ -296,10 +296,9 @@ def test_an_interval_that_no_resample_could_widen_is_marked(scored: ScoredRun) -
     assert [row[table.headings.index("no_width")] for row in table.groups[0]] == [True, False]
     assert "no_width" not in flat([mh]).headings
     console = Console(width=100, file=io.StringIO())
-    result = {"metric": "subem", "bootstrap": {"replicates": 1, "seed": 1}, "sealed_blind": {"plain": True}, "interactions": []}
     for rows, marked in (([sh, mh], True), ([mh], False)):
         console.file = io.StringIO()
-        print_contrast(console, {**result, "contrasts": msgspec.to_builtins(rows)})
+        print_contrast(console, ContrastSummary("subem", Bootstrap(), {"plain": True}, tuple(rows), ()))
         assert ("[0.00, 0.00]*" in console.file.getvalue(), "* every question" in console.file.getvalue()) == (marked, marked)
 
 
@@ -341,13 +340,17 @@ def test_accuracy_given_evidence_and_outcomes_by_evidence_as_worked_by_hand(scor
     analysis = Analysis(populations={"paris": ("ada/3", "ada/7", "ada/11")})
     made = answered(scored, right, analysis=analysis)
     asked = [DeclaredContrast("cmc", b, "paris", "plain") for b in ("stale_closure", "closed_book")]
-    stale, nothing = (msgspec.to_builtins(found) for found in evidence_outcomes(made, asked, "subem"))
-    assert stale["questions"] == 3
-    assert stale["of_a"] == {"held": 3, "answered": 2, "lost": 1, "lacking_record": 1, "lacking_gold": 0}
-    assert stale["of_b"] == {"held": 3, "answered": 1, "lost": 2, "lacking_record": 2, "lacking_gold": 0}
+    stale, nothing = contrasts(made, asked, "subem", evidence=True)
+    assert (stale.questions, nothing.questions) == (3, 3)
+    assert stale.evidence == PairedEvidence(
+        of_a=SideEvidence(held=3, answered=2, lost=1, lacking_record=1, lacking_gold=0),
+        of_b=SideEvidence(held=3, answered=1, lost=2, lacking_record=2, lacking_gold=0),
+    )
     # closed_book wins 11 without a record of its own, so cmc lacks none of them. It loses 7.
-    assert nothing["of_a"] == {"held": 3, "answered": 2, "lost": 1, "lacking_record": 0, "lacking_gold": 0}
-    assert nothing["of_b"] == {"held": 0, "answered": 0, "lost": 1, "lacking_record": 1, "lacking_gold": 1}
+    assert nothing.evidence == PairedEvidence(
+        of_a=SideEvidence(held=3, answered=2, lost=1, lacking_record=0, lacking_gold=0),
+        of_b=SideEvidence(held=0, answered=0, lost=1, lacking_record=1, lacking_gold=1),
+    )
 
 
 def test_evidence_rows_are_those_of_the_contrasts(run: Path) -> None:

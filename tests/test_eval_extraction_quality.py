@@ -8,28 +8,16 @@ from typing import Any
 
 import msgspec
 import pytest
-from conftest import RealWorld
 from hypothesis import given
 from hypothesis import strategies as st
 from tiny import GRAMMAR, ROWS, coldread, write_experiment, write_rows
-from worlds import experiment, history, question, settings
+from worlds import RealWorld, experiment, history, question, settings
 
+from eval.extraction.alignment import ERRORS, Alignment, align, in_common, map_relations
 from eval.extraction.downstream import CAUSES, downstream
-from eval.extraction.quality import (
-    ERRORS,
-    OVERWRITTEN,
-    Alignment,
-    align,
-    errors,
-    in_common,
-    linked_pairs,
-    linking,
-    map_relations,
-    relations,
-    statuses,
-    triples,
-)
+from eval.extraction.quality import OVERWRITTEN, errors, linked_pairs, linking, relations, statuses, triples
 from eval.labels import read_ledger
+from eval.results import as_json
 from extract.frontends import extract
 from offline.config.frontend import GrammarForms
 from offline.config.yaml import find_config, load_yaml
@@ -70,12 +58,17 @@ def compared(ours: Extraction, theirs: Extraction, *histories: History) -> Resul
     mapping = map_relations(pairs)
     alignment = Alignment(pairs, mapping)
     return {
-        "statuses": statuses(pairs),
-        "relations": relations(alignment, mapping),
-        **triples(pairs, mapping),
-        "errors": errors(alignment),
-        "linking": linking(histories, ours, theirs, alignment),
+        "statuses": printed(statuses(pairs)),
+        "relations": printed(relations(alignment, mapping)),
+        **printed(triples(pairs, mapping)),
+        "errors": printed(errors(alignment)),
+        "linking": printed(linking(histories, ours, theirs, alignment)),
     }
+
+
+def printed(result: object) -> Any:
+    """A result as `--json` prints it."""
+    return json.loads(as_json(result))
 
 
 def kinds(result: Result) -> dict[str, int]:
@@ -328,7 +321,7 @@ def test_linking_needs_no_names_of_relations() -> None:
     texts = ("a at x.", "a at y.", "a at z.", "a by v.", "a by w.")
     theirs = of({text: [("a", text[2:4], text[5])] for text in texts})
     ours = of({text: [("a", "one" if text in texts[:2] else "two", text[5])] for text in texts})
-    linked = linking([history(*texts)], ours, theirs, _alignment(ours, theirs))["pairs"]
+    linked = printed(linking([history(*texts)], ours, theirs, _alignment(ours, theirs)))["pairs"]
     assert linked == {"both": 2, "extraction": 4, "reference": 4, "precision": 50.0, "recall": 50.0, "f1": 50.0}
 
 
@@ -341,10 +334,10 @@ def test_pairs_are_those_of_one_history() -> None:
     texts = ("a at x.", "a at y.")
     one = of({text: [("a", "at", text[5])] for text in texts})
     apart = [history(text, name=text) for text in texts]
-    assert linking(apart, one, one, _alignment(one, one))["pairs"]["reference"] == 0
+    assert linking(apart, one, one, _alignment(one, one)).pairs.reference == 0
     # A text that stands twice is two statements, and two histories of it do not meet.
     twice = [history(texts[0], texts[0]), history(texts[0], texts[0], name="other")]
-    assert linking(twice, one, one, _alignment(one, one))["pairs"]["reference"] == 2
+    assert linking(twice, one, one, _alignment(one, one)).pairs.reference == 2
 
 
 @pytest.mark.parametrize(
@@ -367,7 +360,7 @@ def test_an_overwritten_key_by_what_is_current(said: list[str], outcome: str) ->
         fact = (text[5], "at", "a") if what == "exchanged" else ("a", what, text[5])
         ours[text] = what if what in ("unresolved", "no_fact") else [fact]
     theirs = of({text: [("a", "at", text[5])] for text in texts})
-    found = linking([history(*texts)], of(ours), theirs, _alignment(of(ours), theirs))["overwritten"]
+    found = printed(linking([history(*texts)], of(ours), theirs, _alignment(of(ours), theirs)))["overwritten"]
     assert found == {"keys": 1, **{name: int(name == outcome) for name in OVERWRITTEN}}
 
 
@@ -376,7 +369,7 @@ def test_a_key_stated_again_with_its_first_value_does_not_contradict_itself() ->
     theirs = of({text: [("a", "at", text[-2])] for text in texts})
     # The last statement has another key; the first, which says the same, is overwritten by y, which is another value.
     ours = of({texts[0]: [("a", "at", "x")], texts[1]: "no_fact", texts[2]: [("a", "by", "x")]})
-    found = linking([history(*texts)], ours, theirs, _alignment(ours, theirs))["overwritten"]
+    found = printed(linking([history(*texts)], ours, theirs, _alignment(ours, theirs)))["overwritten"]
     assert (found["keys"], found["wins"]) == (1, 1)
 
 
@@ -398,7 +391,10 @@ def effect(ours: dict[str, Said], **view_settings: object) -> Result:
     """What an extraction that differs from CHAIN in some statements does to cmc."""
     mine, theirs = of({**CHAIN, **ours}), of(CHAIN)
     with_settings = experiment(view_settings=settings(**view_settings))
-    return downstream([history(*CHAIN)], [ASKED], mine, theirs, _alignment(mine, theirs), with_settings, None)
+    result: Result = printed(
+        downstream([history(*CHAIN)], [ASKED], mine, theirs, _alignment(mine, theirs), with_settings, None)
+    )
+    return result
 
 
 @pytest.mark.parametrize(
@@ -459,7 +455,7 @@ def test_without_any_fact_everything_is_shown_as_a_fallback() -> None:
 
 def test_a_question_that_the_reference_cannot_reach_has_no_cause() -> None:
     one, asked = of(CHAIN), question("Who is nobody?")
-    found = downstream([history(*CHAIN)], [asked], one, one, _alignment(one, one), experiment(), None)
+    found = printed(downstream([history(*CHAIN)], [asked], one, one, _alignment(one, one), experiment(), None))
     cell = found["by_hops"]["all"]
     assert (cell["reached"], cell["extraction"]["complete"], found["lacking"]) == (0, 0, [])
 
@@ -490,7 +486,7 @@ def test_an_extraction_beside_itself_is_right_in_everything_whatever_its_names(
     linked = result["linking"]
     assert shares(linked["pairs"]) == (100.0, 100.0, 100.0)
     assert linked["overwritten"]["keys"] == linked["overwritten"]["wins"] > 50
-    found = downstream(histories, questions, ours, theirs, _alignment(ours, theirs), experiment(), None)
+    found = printed(downstream(histories, questions, ours, theirs, _alignment(ours, theirs), experiment(), None))
     assert (found["questions"], found["lacking"], found["outdated"]) == (24, [], [])
     for cell in found["by_hops"].values():
         assert cell["extraction"] == cell["reference"]
@@ -531,7 +527,7 @@ def test_the_grammar_beside_itself_on_the_real_rows_of_6k(real_world: RealWorld)
     linked = result["linking"]
     assert linked["overwritten"]["keys"] == linked["overwritten"]["wins"] == 161
     assert shares(linked["pairs"]) == (100.0, 100.0, 100.0)
-    found = downstream(histories, asked, one, one, _alignment(one, one), experiment(), None)
+    found = printed(downstream(histories, asked, one, one, _alignment(one, one), experiment(), None))
     assert {name: cell["extraction"]["complete"] for name, cell in found["by_hops"].items()} == {
         "mh": 100,
         "sh": 100,

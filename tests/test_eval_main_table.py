@@ -6,16 +6,17 @@ import io
 import json
 import shutil
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
-import msgspec
 import pytest
+from msgspec import UNSET
+from msgspec.structs import replace
 from tiny import coldread, write_experiment, write_rows
 
+from eval.analysis.accuracy import Accuracy
 from eval.analysis.exchanges import Exchange
-from eval.analysis.main_table import summarise
-from eval.analysis.published import published
-from eval.records import Score
+from eval.analysis.main_table import MainTable, TableReader, TableRow, published, table_row
+from eval.records import ExtractedBy, Score
 from eval.report.page import make_page
 from eval.report.source import read_source
 from eval.typeset.grid import markdown
@@ -55,35 +56,44 @@ def test_a_row_counts_by_hand() -> None:
     ]
     shown = {"a": "latest_state", "c": "raw_history", "d": "raw_history"}
     packets = {name: Packet(name, "", "", "cmc", "", "", 0, 0, 0, name in "bd", shown.get(name)) for name in "abcd"}
-    row = summarise(items, packets, "subem", "tokens")
+    reader = TableReader("m", "transformers", True, "root", "tokens", 3, 0, (), "0.000")
+    row = table_row(items, packets, reader, "subem")
     # Wilson 95 % of 2/3 is [20.77, 93.85], of 0/1 [0, 79.35].
-    assert row["accuracy"] == {
-        "sh": {"questions": 3, "correct": 2, "percent": "66.67", "low": "20.77", "high": "93.85"},
-        "mh": {"questions": 1, "correct": 0, "percent": "0.00", "low": "0.00", "high": "79.35"},
+    assert row.accuracy == {
+        "sh": Accuracy(3, 2, "66.67", "20.77", "93.85"),
+        "mh": Accuracy(1, 0, "0.00", "0.00", "79.35"),
     }
     # (10 + 10 + 30 + 90) / 4 and (3 + 3 + 64 + 0) / 4; "one" is asked twice, "three" was never given to the model.
-    assert (row["input_mean"], row["output_mean"], row["requests"]) == (35.0, 17.5, 2)
-    assert (row["truncated"], row["fallbacks"], row["cut"], row["failed"], row["capped"]) == (2, 3, 1, 1, 1)
+    assert (row.input_mean, row.output_mean, row.requests) == (35.0, 17.5, 2)
+    assert (row.truncated, row.fallbacks, row.cut, row.failed, row.capped) == (2, 3, 1, 1, 1)
+    assert (row.view, row.reader, row.length, row.sealed_blind, row.unit) == ("cmc", "r", None, True, "tokens")
+    assert (row.pipeline, row.sampled) == (UNSET, UNSET)
 
 
-def result(*units: str) -> dict[str, Any]:
+def result(*units: Literal["tokens", "bytes"]) -> MainTable:
     """A table of one view, a reader for each unit, 2 of 3 right."""
-    right = {"questions": 3, "correct": 2, "percent": "66.67", "low": "20.77", "high": "93.85"}
-    costs = {"input_mean": 35.0, "output_mean": 17.5, "requests": 2, "truncated": 1, "cut": 0, "failed": 0}
-    whole = {"model": "served gpt", "root": "0123456789abcdef", "requests": 9, "calls": 0, "seconds": "1.500"}
-    return {
-        "experiment": "e",
-        "metric": "subem",
-        "hop_classes": ["sh"],
-        "rows": [
-            {"view": "cmc", "reader": unit[0], "length": None, "sealed_blind": unit == "tokens", "accuracy": {"sh": right}}
-            | {"unit": unit, **costs}
-            for unit in units
-        ],
-        "readers": {unit[0]: {"sealed_blind": unit == "tokens", "unit": unit, **whole} for unit in units},
-        "extraction": {"frontend": "grammar", "grammar": "g", "statements": {"facts": 2}, "extractor": None},
-        "published": None,
+    right = Accuracy(3, 2, "66.67", "20.77", "93.85")
+    counts = {"requests": 2, "truncated": 1, "fallbacks": 0, "cut": 0, "failed": 0, "capped": 0}
+    rows = [
+        TableRow(
+            view="cmc",
+            reader=unit[0],
+            length=None,
+            sealed_blind=unit == "tokens",
+            accuracy={"sh": right},
+            unit=unit,
+            input_mean=35.0,
+            output_mean=17.5,
+            **counts,
+        )
+        for unit in units
+    ]
+    readers = {
+        unit[0]: TableReader("served gpt", "openai", unit == "tokens", "0123456789abcdef", unit, 9, 0, (), "1.500")
+        for unit in units
     }
+    extraction = ExtractedBy("grammar", "g", {"facts": 2}, None)
+    return MainTable("RUN", "e", "subem", ("sh",), tuple(rows), readers, extraction, None)
 
 
 def test_the_main_table_in_markdown_as_text() -> None:
@@ -110,8 +120,8 @@ def test_a_reader_sealed_after_labels_were_opened_is_told_from_a_blind_one() -> 
 
 def test_questions_stand_in_the_heading_only_where_all_rows_have_as_many() -> None:
     uneven = result("tokens", "bytes")
-    uneven["rows"][1]["accuracy"] = {"sh": {"questions": 4, "correct": 1, "percent": "25.00", "low": "4.56", "high": "69.94"}}
-    views = grids(uneven)[0]
+    other = replace(uneven.rows[1], accuracy={"sh": Accuracy(4, 1, "25.00", "4.56", "69.94")})
+    views = grids(replace(uneven, rows=(uneven.rows[0], other)))[0]
     assert views.headings[3] == "sh %"
     assert [row[3] for row in views.groups[0]] == ["66.67 (20.77-93.85) of 3", "25.00 (4.56-69.94) of 4"]
 
@@ -188,7 +198,7 @@ def test_a_table_without_fallbacks_has_neither_column_nor_note(tiny_model: Path,
 def test_answers_that_the_output_cap_ended_have_a_column_and_a_note() -> None:
     told = result("tokens")
     assert not any("capped" in text for grid in grids(told) for text in (*grid.headings, *grid.notes))
-    told["rows"][0]["capped"] = 2
+    told = replace(told, rows=(replace(told.rows[0], capped=2),))
     views, flat_table = grids(told)[0], flat(told)
     assert (views.headings[-1], views.groups[0][0][-1]) == ("capped", 2)
     assert any(note.startswith("capped: answers that ended by the reader's output cap") for note in views.notes)
@@ -236,9 +246,7 @@ def test_published_figures_of_other_data_or_another_metric_are_refused(copied_ru
 
 def test_published_rows_are_marked_in_every_form_and_claim_no_interval_or_cost() -> None:
     given = published("factconsolidation")
-    told = result("tokens")
-    told["hop_classes"] = ["sh", "mh"]
-    told["published"] = msgspec.to_builtins(given)
+    told = replace(result("tokens"), hop_classes=("sh", "mh"), published=given)
     views = grids(told)[0]
     ours, theirs = views.groups
     assert len(ours) == 1

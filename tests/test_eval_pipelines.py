@@ -11,9 +11,9 @@ from typing import Any
 
 import msgspec
 import pytest
+from forge import add_file, edit_line
 from msgspec.structs import replace
 from rich.console import Console
-from test_eval_replay import add_file, edit_line
 from tiny import ANSWER, ROWS, SPEAKS, coldread, their_reader, write_experiment, write_rows
 from tiny_pipelines import PIPELINES, engine, make_served_run, serving_reader
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from tiny import coldread, make_model, write_experiment, write_rows
+from tiny import coldread, make_folder, write_experiment, write_rows
 from worlds import memory, question, real_golds
 
 from eval.analysis.populations import check_populations, contested, fits, keys_change, population_names, populations
@@ -117,7 +117,7 @@ def test_questions_of_a_history_over_the_budget_overflow_whatever_views_are_froz
 
 def test_a_record_that_a_readers_cap_cut_is_overflow_too(tmp_path: Path) -> None:
     # A byte is a token. The window takes the heading and some of Ada's records, and all of Carl's.
-    run = loaded(tmp_path, make_model(tmp_path / "model", window=500), views=["cmc", "raw_history"])
+    run = loaded(tmp_path, make_folder(tmp_path / "model", window=500), views=["cmc", "raw_history"])
     assert found(run, "non_overflow")["non_overflow"] == EVERY
     coldread("freeze", str(run.path))
     coldread("read", str(run.path))

@@ -6,20 +6,22 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Callable
+from itertools import cycle
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
-from conftest import Install
+from forge import add_file, append, edit_line, reseal
+from installed import Install
 from tiny import coldread, write_experiment, write_rows
 
 from eval.replay import replay
 from eval.score import score_run
 from eval.verify import verify_run
-from offline.canonical import digest_of, encode, file_digest, write_record
+from offline.canonical import digest_of, write_record
 from offline.errors import ColdreadError
-from offline.run.manifest import Manifest, make_manifest, read_manifest
+from offline.run.manifest import make_manifest, read_manifest
 from offline.run.opened import OpenRun
 from readers.records import Seal
 from readers.seal import close
@@ -58,28 +60,36 @@ def _refusals(run: Path) -> list[tuple[str, ColdreadError]]:
     return found
 
 
-def test_any_single_byte_changed_added_or_removed_in_any_file_is_refused_and_named(copied_run: Path) -> None:
-    draw = random.Random(7)
+DAMAGES: dict[str, Callable[[bytes, int], bytes]] = {
+    "changed": lambda content, place: content[:place] + bytes([content[place] ^ 4]) + content[place + 1 :],
+    "added": lambda content, place: content[:place] + b"x" + content[place:],
+    "removed": lambda content, place: content[:place] + content[place + 1 :],
+}
+# What no manifest covers.
+ALONE = ("experiment.yaml", "labels/ledger.jsonl")
+
+
+def test_a_damaged_file_is_refused_and_named(copied_run: Path) -> None:
+    """One damage to each file of a manifest, three kinds at six places to the others.
+
+    Each byte of a manifest and of its files is damaged in test_every_damaged_byte_of_a_step_is_noticed.
+    """
+    draw, kinds = random.Random(7), cycle(DAMAGES.items())
     openings = (copied_run / "labels" / "ledger.jsonl").read_bytes()
     for name in files_of(copied_run):
         path = copied_run / name
         content = path.read_bytes()
-        if not content:
-            path.write_bytes(b"x")
-            assert all(path.name in str(error) for _, error in _refusals(copied_run))
-        places = {0, len(content) - 1, *(draw.randrange(len(content)) for _ in range(4))} if content else set()
-        for place in sorted(places):
-            other = bytes([content[place] ^ (1 << draw.randrange(8))])
-            damaged = {
-                "changed": content[:place] + other + content[place + 1 :],
-                "added": content[:place] + b"x" + content[place:],
-                "removed": content[:place] + content[place + 1 :],
-            }
-            for how, data in damaged.items():
-                path.write_bytes(data)
-                for action, error in _refusals(copied_run):
-                    assert path.name in str(error), f"{action}: byte {place} of {name} {how}: {error}"
-                    assert error.exit_code in {20, 26}, f"{action}: byte {place} of {name} {how}: {error}"
+        if name in ALONE:
+            places = (0, len(content) - 1, *(draw.randrange(len(content)) for _ in range(4)))
+            damaged = [(how, damage(content, place)) for place in places for how, damage in DAMAGES.items()]
+        else:
+            how, damage = next(kinds) if content else ("added", DAMAGES["added"])
+            damaged = [(how, damage(content, draw.randrange(len(content) or 1)))]
+        for how, data in damaged:
+            path.write_bytes(data)
+            for action, error in _refusals(copied_run):
+                assert path.name in str(error), f"{action}: {name} {how}: {error}"
+                assert error.exit_code in {20, 26}, f"{action}: {name} {how}: {error}"
         path.write_bytes(content)
     # No refused score opened the labels.
     assert (copied_run / "labels" / "ledger.jsonl").read_bytes() == openings
@@ -180,48 +190,6 @@ def test_a_file_swapped_for_a_link_to_the_same_bytes_is_refused(copied_run: Path
         assert "cmc.jsonl" in str(error)
 
 
-def reseal(run: Path) -> None:
-    """Forge: make every manifest and the seal fit the files as they are now, as an insider could."""
-
-    def remake(folder: Path, beside: tuple[str, ...] = (), **inputs: str) -> Manifest:
-        old = read_manifest(folder)
-        names = [e.name for e in old.files]
-        made = make_manifest(folder, old.step, {**old.inputs, **inputs}, names)
-        write_record(folder / "manifest.json", made)
-        return made
-
-    data = remake(run / "data")
-    labels = remake(run / "labels", data=data.digest)
-    extraction = remake(run / "extraction", data=data.digest)
-    packets = remake(run / "packets", data=data.digest, extraction=extraction.digest)
-    reads = run / "reads" / "tiny"
-    requests, tokenizer = remake(reads / "requests", packets=packets.digest), remake(reads / "tokenizer")
-    seal = msgspec.json.decode((reads / "seal.json").read_bytes(), type=Seal)
-    seal = close(
-        msgspec.structs.replace(
-            seal,
-            data=data.digest,
-            extraction=extraction.digest,
-            packets=packets.digest,
-            requests=requests.digest,
-            tokenizer=tokenizer.digest,
-            predictions=file_digest(reads / "predictions.jsonl"),
-            labels=file_digest(run / "labels" / "labels.jsonl"),
-        )
-    )
-    write_record(reads / "seal.json", seal)
-    remake(reads, seal=seal.root)
-    remake(run / "scores", labels=labels.digest, seal_tiny=seal.root)
-
-
-def edit_line(path: Path, number: int, change: Callable[[dict[str, Any]], None]) -> None:
-    lines = path.read_bytes().splitlines()
-    record = json.loads(lines[number])
-    change(record)
-    lines[number] = encode(record)
-    path.write_bytes(b"".join(line + b"\n" for line in lines))
-
-
 def swap_statuses(record: dict[str, Any]) -> None:
     record.update(status="no_fact", triples=[], reason="forged")
 
@@ -253,19 +221,6 @@ FORGERIES: dict[str, tuple[int, str, Callable[[Path], None]]] = {
     ),
     "labels": (25, "scores.jsonl", lambda run: edit_line(run / "labels/labels.jsonl", 0, lambda r: r.update(golds=["Rome"]))),
 }
-
-
-def append(path: Path) -> None:
-    """Bytes that are no line."""
-    path.write_bytes(path.read_bytes() + b"x")
-
-
-def add_file(folder: Path) -> None:
-    """A file that no step writes, which the manifest lists."""
-    (folder / "stranger").write_bytes(b"")
-    old = read_manifest(folder)
-    names = [entry.name for entry in old.files]
-    write_record(folder / "manifest.json", make_manifest(folder, old.step, old.inputs, [*names, "stranger"]))
 
 
 def flip_ids(run: Path) -> None:

@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import chromium
 from hostile import HOSTILE, hostile_run
+from installed import chromium
 from tiny import coldread
 
 pytestmark = pytest.mark.browser

@@ -122,7 +122,7 @@ def test_scoring_again_from_nothing_gives_the_same_bytes(copied_run: Path) -> No
 
 def test_evidence_cut_by_the_input_cap_is_counted_in_seal_scores_and_table(tiny_model: Path, tmp_path: Path) -> None:
     # 600 ids hold the instructions and a few records of raw_history, not all five of Ada's.
-    reader = {"name": "tiny", "engine": "transformers", "model": {"folder": str(tiny_model)}, "output_cap": 2}
+    reader = {"name": "tiny", "engine": "digest", "model": {"folder": str(tiny_model)}, "output_cap": 2}
     experiment = write_experiment(tmp_path, tiny_model, views=["raw_history"], readers=[{"use": {**reader, "input_cap": 480}}])
     run = tmp_path / "run"
     command = ["run", str(experiment), "--data", str(write_rows(tmp_path)), "--out", str(run), "--json"]

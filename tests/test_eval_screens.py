@@ -8,10 +8,9 @@ from collections.abc import Callable, Iterable, Sequence
 from itertools import pairwise
 
 import pytest
-from conftest import RealWorld
 from hypothesis import given
 from hypothesis import strategies as st
-from worlds import memory, question, real_file, real_golds
+from worlds import RealWorld, memory, question, real_file, real_golds
 
 from eval.analysis.label_screens import SCREENS, in_question, inside_word, superseded, void, walk
 from eval.metrics.normalise import normalise_answer

@@ -1,8 +1,10 @@
 """Paired statistics against published values, statsmodels, explicit sums in whole numbers, and a plain-Python bootstrap."""
 
+import gc
 import math
 import random
 import sys
+from collections.abc import Iterator
 from fractions import Fraction
 from math import comb, erfc, sqrt
 
@@ -330,8 +332,19 @@ def test_holm_as_worked_by_hand() -> None:
     assert holm([]) == []
 
 
+@pytest.fixture(scope="module")
+def frozen_heap() -> Iterator[None]:
+    """Nothing to collect: statsmodels collects garbage in every call, which takes long beside all that tests have loaded."""
+    import statsmodels.stats.multitest  # noqa: F401
+
+    gc.freeze()
+    yield
+    gc.unfreeze()
+
+
 @settings(deadline=None)  # the first call imports statsmodels
 @given(st.lists(st.floats(0, 1), max_size=12))
+@pytest.mark.usefixtures("frozen_heap")
 def test_holm_rejects_what_stepping_down_rejects(p_values: list[float]) -> None:
     # Holm's own wording: from the smallest p up, reject while p <= alpha / (tests that remain).
     adjusted = holm(p_values)

@@ -5,11 +5,10 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from conftest import RealWorld
 from hypothesis import given
 from hypothesis import strategies as st
 from tiny import coldread, write_experiment, write_rows
-from worlds import GRAMMAR, experiment, extraction, history, real_file
+from worlds import GRAMMAR, RealWorld, experiment, extraction, history, real_file
 
 from extract.frontends import distinct_texts, extract
 from extract.frontends.grammar import compile_forms, parse_statement

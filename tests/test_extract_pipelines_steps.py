@@ -39,9 +39,11 @@ NAMES = ["direct", "direct_sampled", "sh_conflict", "sh_conflict_llm", "car"]
 ENVIRONMENT = ({"coldread": "0", "engine": "scripted"},)
 
 
-def _make(folder: Path, model: Path, rows: list[dict[str, Any]] | None = None, **pipelines: object) -> OpenRun:
+def _make(
+    folder: Path, model: Path, rows: list[dict[str, Any]] | None = None, engine: str = "digest", **pipelines: object
+) -> OpenRun:
     """A frozen run of the tiny histories whose reader serves pipelines and reads no view."""
-    reader = {"name": "tiny", "engine": "transformers", "model": {"folder": str(model)}, "batch_size": 4, "output_cap": 8}
+    reader = {"name": "tiny", "engine": engine, "model": {"folder": str(model)}, "batch_size": 4, "output_cap": 8}
     settings = {"output_cap": 480, "answer_cap": 8, "input_cap": 3_000, **pipelines}
     readers = [{"use": reader, "views": [], "pipelines": NAMES}]
     experiment = write_experiment(folder, model, readers=readers, pipelines=settings, views=["closed_book"])
@@ -247,10 +249,10 @@ def test_a_special_token_in_a_record_fails_the_questions_that_are_shown_it_and_n
 
 
 def test_a_real_engine_serves_pipelines_and_what_it_said_replays(
-    tmp_path: Path, tiny_model: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, tiny_llama: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("COLDREAD_CALLS", str(tmp_path / "calls"))
-    run = _make(tmp_path, tiny_model, output_cap=48)
+    run = _make(tmp_path, tiny_llama, engine="transformers", output_cap=48)
     experiment = run.experiment
     serve_pipelines(run, experiment.readers[0])
     traces = read_traces(run, "tiny")

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 import yaml
-from tiny import ROWS, coldread, make_model, write_experiment, write_rows
+from tiny import ROWS, coldread, make_folder, write_experiment, write_rows
 from tiny_extraction import RULES, bytes_of, extractor, make_run, refuse_engine, statements
 from watcher import Watcher
 
@@ -26,7 +26,7 @@ from readers.transcript import read_transcript
 @pytest.fixture
 def wide_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A tiny model whose window holds the prompts, a byte a token."""
-    return make_model(tmp_path_factory.mktemp("wide"), window=32_768)
+    return make_folder(tmp_path_factory.mktemp("wide"), window=32_768)
 
 
 Plugin = Callable[..., Path]

@@ -3,11 +3,10 @@ import re
 
 import numpy as np
 import pytest
-from conftest import RealWorld
 from hypothesis import given
 from hypothesis import strategies as st
 from rank_bm25 import BM25Okapi
-from worlds import memory
+from worlds import RealWorld, memory
 
 from offline.retrievers.bm25 import BM25, ascii_tokens, unicode_tokens
 

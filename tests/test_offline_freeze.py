@@ -9,10 +9,9 @@ from typing import Any
 
 import msgspec
 import pytest
-from conftest import RealWorld
 from hypothesis import given
 from hypothesis import strategies as st
-from worlds import PROMPT, extraction, history, question, settings
+from worlds import PROMPT, RealWorld, extraction, history, question, settings
 
 from offline.config.experiment import ViewSettings
 from offline.errors import ConfigurationError, DataError

@@ -1,10 +1,9 @@
 from collections.abc import Iterable
 
 import pytest
-from conftest import RealWorld
 from hypothesis import given
 from hypothesis import strategies as st
-from worlds import extraction, history, memory
+from worlds import RealWorld, extraction, history, memory
 
 from offline.entity_keys import entity_key, entity_words
 from offline.graph import SubjectIndex, compile_graph

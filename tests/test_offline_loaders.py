@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import RealWorld
 from hypothesis import given
 from hypothesis import strategies as st
+from worlds import RealWorld
 
 from offline.canonical import digest_of
 from offline.config.frontend import GrammarForms

@@ -2,11 +2,10 @@ from collections.abc import Sequence
 from itertools import pairwise
 
 import pytest
-from conftest import RealWorld
 from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import UNSET
-from worlds import memory
+from worlds import RealWorld, memory
 
 from offline.passages import WINDOW_CHARACTERS, WINDOW_OVERLAP, Chunk, Passage, cut, cut_characters, passages
 from offline.render import Line

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from conftest import Install
+from installed import Install
 from worlds import experiment, memory, question, show, vectors
 
 from eval.labels import LABELS

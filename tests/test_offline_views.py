@@ -7,10 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import RealWorld
 from hypothesis import given
 from hypothesis import strategies as st
-from worlds import PROMPT, memory, question, show
+from worlds import PROMPT, RealWorld, memory, question, show
 
 from offline.config.experiment import Prompt, ViewSettings
 from offline.config.yaml import find_config, load_yaml

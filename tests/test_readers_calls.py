@@ -47,7 +47,7 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def reader(model: Path, **changes: Any) -> Reader:
-    plain = Reader(name="asked", engine="transformers", model=Pin(folder=str(model)), batch_size=2, output_cap=24)
+    plain = Reader(name="asked", engine="digest", model=Pin(folder=str(model)), batch_size=2, output_cap=24)
     return msgspec.structs.replace(plain, **changes)
 
 
@@ -96,10 +96,10 @@ def no_engine() -> Iterator[None]:
 # Waves
 
 
-def test_every_distinct_call_is_made_once_and_answered_as_a_naive_loop_answers(tiny_model: Path) -> None:
+def test_every_distinct_call_is_made_once_and_answered_as_a_naive_loop_answers(tiny_llama: Path) -> None:
     watcher = Watcher()
     a, b, c = (ask(text) for text in ("Who?", "Where is it?", "When, and why then?"))
-    with asking(reader(tiny_model), watcher=watcher) as (caller, live):
+    with asking(reader(tiny_llama, engine="transformers"), watcher=watcher) as (caller, live):
         first = caller.ask([a, b, a, c])
         assert (live.generated, live.cached) == (3, 0)
         # Asked again in another stage it is the same call; with another cap it is not.
@@ -109,10 +109,10 @@ def test_every_distinct_call_is_made_once_and_answered_as_a_naive_loop_answers(t
     assert first[0] == first[2]
     assert second[0] == first[1]
     assert second[1].output_ids == first[0].output_ids[:3]
-    tokenizer = ChatTokenizer(tiny_model)
+    tokenizer = ChatTokenizer(tiny_llama)
     inputs = [tokenizer.encode(one.chat) for one in (a, b, c)]
     for prediction, ids in zip([first[0], first[1], first[3]], inputs, strict=True):
-        assert list(prediction.output_ids) == naive_greedy(tiny_model, ids, 6, {1})
+        assert list(prediction.output_ids) == naive_greedy(tiny_llama, ids, 6, {1})
         assert prediction.text == tokenizer.decode(prediction.output_ids)
     assert list(map(tuple, transcript.ids)) == [tuple(ids) for ids in [*inputs, inputs[0]]]
     assert [call.stage for call in transcript.calls] == ["first"] * 3 + ["second"]
@@ -188,9 +188,9 @@ def test_room_is_what_the_window_leaves_beside_the_calls_own_cap(tiny_model: Pat
         assert caller.room(Decoding(output_cap=24)) == 300
 
 
-def test_answers_are_held_to_a_schema_in_the_engines_process(tiny_model: Path) -> None:
+def test_answers_are_held_to_a_schema_in_the_engines_process(tiny_llama: Path) -> None:
     held = Decoding(output_cap=24, schema=encode({"enum": ["yes", "no"]}).decode())
-    with asking(reader(tiny_model), structured=True) as (caller, live):
+    with asking(reader(tiny_llama, engine="transformers"), structured=True) as (caller, live):
         answers = caller.ask([ask(text, held) for text in ("Who?", "Where?", "When?")])
     assert all(json.loads(p.text) in ("yes", "no") and p.finish_reason == "stop" for p in answers)
     assert live.resolved()[0]["structured_outputs"].startswith("xgrammar ")
@@ -455,7 +455,7 @@ def algorithm(caller: Caller, *, followed: str = "And {}?", order: int = 1, spel
 
 @pytest.fixture(scope="module")
 def kept(tiny_model: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The transcript of that algorithm on the transformers engine; tests work on copies."""
+    """The transcript of that algorithm; tests work on copies."""
     folder = tmp_path_factory.mktemp("transcript")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("COLDREAD_CALLS", str(folder / "cache"))

@@ -33,6 +33,8 @@ from readers.encoders.journalled import in_slices
 from readers.encoders.reranking import RerankingModel
 from readers.records import Encoded, RerankedBy
 
+pytestmark = pytest.mark.usefixtures("warm")
+
 VIEWS = ["cmc", "fact_dense", "fact_hybrid", "chunk_dense_rerank", "fact_dense_rerank_k2"]
 # Longer than a chunk may be, of 50 bytes.
 LONG = "Nobody knows where on the long way from Oslo to Bergen Carl has stopped for the night."

@@ -25,6 +25,8 @@ from readers.records import Decoding, Output
 from readers.requests import make_settings
 from readers.tokens.chat import ChatTokenizer
 
+pytestmark = pytest.mark.torch
+
 PROMPTS = [
     [0, 3, 80, 81, 82, 1, 4],
     [0, 3, 90, 1, 4],

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 from fakehub import FakeHub, Repository, commit_of, files_of
-from tiny import CLOCK_TEMPLATE, STUCK_TEMPLATE, TEMPLATE, coldread, make_model, start_coldread
+from tiny import CLOCK_TEMPLATE, STUCK_TEMPLATE, TEMPLATE, coldread, make_folder, start_coldread
 
 from offline.config.models import Pin, Reader
 from offline.config.yaml import load_yaml, parse_yaml
@@ -39,7 +39,7 @@ class World:
 @pytest.fixture(scope="module")
 def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
     folder = tmp_path_factory.mktemp("hub")
-    old = make_model(folder / "old")
+    old = make_folder(folder / "old")
     new = Path(shutil.copytree(old, folder / "new"))
     (new / "chat_template.jinja").write_text(TEMPLATE.replace("<|assistant|>", "<|assistant|>!"))
     hub = FakeHub()

@@ -121,7 +121,7 @@ def test_a_model_of_the_expected_fingerprint_is_accepted_and_any_other_refused_w
 @pytest.mark.parametrize("right", [True, False])
 def test_a_run_reads_only_with_the_model_of_the_pinned_fingerprint(tiny_model: Path, tmp_path: Path, right: bool) -> None:
     digest = fingerprint(tiny_model).fingerprint if right else "0" * 64
-    pinned = {"name": "tiny", "engine": "transformers", "model": {"folder": str(tiny_model), "fingerprint": digest}}
+    pinned = {"name": "tiny", "engine": "digest", "model": {"folder": str(tiny_model), "fingerprint": digest}}
     experiment = write_experiment(tmp_path, tiny_model, readers=[{"use": {**pinned, "output_cap": 2}}])
     command = ["run", str(experiment), "--data", str(write_rows(tmp_path)), "--out", str(tmp_path / "run")]
     ended = coldread(*command, code=0 if right else ModelError.exit_code)

@@ -156,7 +156,7 @@ def test_a_probe_on_demand_reads_a_sealed_run_again_and_changes_nothing(copied_r
     done = json.loads(coldread("probe", str(copied_run), "--sample", "5", "--json").stdout)
     assert done["certificate"]["sample"] == 5
     assert done["certificate"]["matched"]["run"] == 5
-    assert done["environment"]["engine"] == "transformers"
+    assert done["environment"]["engine"] == "digest"
     assert "sealed predictions" in coldread("probe", str(copied_run), "--sample", "2").stdout
     assert {p: (p.read_bytes(), p.stat().st_mtime_ns) for p in copied_run.rglob("*") if p.is_file()} == before
 

@@ -28,7 +28,7 @@ CHILD = "Path(self.options['target']).write_text(str(subprocess.Popen(['sleep', 
         (
             ANSWER,
             f"def prepare(self):\n    {CHILD}\n    time.sleep(600)",
-            {"start_seconds": 2},
+            {"start_seconds": 4},
             ("load its model", "start_seconds"),
         ),
         (f"{CHILD}\ntime.sleep(600)", "", {"batch_seconds": 1}, ("answer a batch", "batch_seconds")),
@@ -98,7 +98,7 @@ def test_a_reader_that_fails_does_not_keep_the_others_from_reading(
 ) -> None:
     plugin("if Path(self.options['target']).exists():\n    os._exit(7)\n" + ANSWER)
     (tmp_path / "broken").touch()
-    plain = {"engine": "transformers", "model": {"folder": str(tiny_model)}, "output_cap": 4}
+    plain = {"engine": "digest", "model": {"folder": str(tiny_model)}, "output_cap": 4}
     readers = [
         {"use": {**plain, "name": "first"}},
         *their_reader(tiny_model, tmp_path / "broken", name="second"),
@@ -153,18 +153,17 @@ def test_processes_that_do_not_run_alike_are_refused(tiny_model: Path, tmp_path:
     assert "same kind of device" in coldread("read", str(frozen_run(tmp_path, tiny_model, readers=reader)), code=8).stderr
 
 
-def test_a_mended_model_of_a_failed_reader_is_read_after_the_others_were_sealed(tiny_model: Path, tmp_path: Path) -> None:
-    broken = Path(shutil.copytree(tiny_model, tmp_path / "broken"))
+def test_a_mended_model_of_a_failed_reader_is_read_after_the_others_were_sealed(tiny_llama: Path, tmp_path: Path) -> None:
+    broken = Path(shutil.copytree(tiny_llama, tmp_path / "broken"))
     (broken / "model.safetensors").write_bytes(b"no weights")
-    plain = {"engine": "transformers", "output_cap": 4}
     readers = [
-        {"use": {**plain, "name": "mended", "model": {"folder": str(broken)}}},
-        {"use": {**plain, "name": "whole", "model": {"folder": str(tiny_model)}}},
+        {"use": {"name": "mended", "engine": "transformers", "model": {"folder": str(broken)}, "output_cap": 4}},
+        {"use": {"name": "whole", "engine": "digest", "model": {"folder": str(tiny_llama)}}},
     ]
-    run = frozen_run(tmp_path, tiny_model, readers=readers)
+    run = frozen_run(tmp_path, tiny_llama, readers=readers)
     assert "cannot be loaded" in coldread("read", str(run), code=6).stderr
     assert (run / "reads/whole/seal.json").exists()
-    shutil.copyfile(tiny_model / "model.safetensors", broken / "model.safetensors")
+    shutil.copyfile(tiny_llama / "model.safetensors", broken / "model.safetensors")
     coldread("read", str(run))
     coldread("score", str(run))
     coldread("replay", str(run))

@@ -2,7 +2,6 @@
 
 import json
 import os
-import random
 import shutil
 import signal
 import time
@@ -10,7 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from tiny import ANSWER, ROWS, coldread, frozen_run, start_coldread, their_reader, write_experiment, write_rows
+from tiny import ANSWER, ROWS, alive, coldread, frozen_run, start_coldread, their_reader, write_experiment, write_rows
 from watcher import Watcher
 
 from eval.run import read_all
@@ -29,31 +28,40 @@ READS = Path("reads") / "tiny"
 
 def one_by_one(model: Path) -> list[dict[str, object]]:
     """A reader that generates every request in a batch of its own, so that a kill finds many places to hit."""
-    reader = {"name": "tiny", "engine": "transformers", "model": {"folder": str(model)}, "batch_size": 1, "output_cap": 60}
-    return [{"use": reader}]
+    return [{"use": {"name": "tiny", "engine": "digest", "model": {"folder": str(model)}, "batch_size": 1}}]
 
 
-def test_ten_kills_at_random_moments_lose_nothing_and_seal_alike(tiny_model: Path, tmp_path: Path) -> None:
+def read_killed(run: Path, after: int) -> None:
+    """Read in a process that is killed as soon as it has appended so many entries to its journal."""
+    append, left = Journal.append, after
+
+    def appends(journal: Journal, made: JournalEntry) -> None:
+        nonlocal left
+        if left:
+            append(journal, made)
+            left -= 1
+        if not left:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    pid = os.fork()
+    if not pid:
+        Journal.append = appends  # type: ignore[method-assign]
+        coldread("read", str(run))
+        os._exit(1)
+    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == -signal.SIGKILL
+
+
+def test_kills_after_each_of_the_first_entries_lose_nothing_and_seal_alike(tiny_model: Path, tmp_path: Path) -> None:
     run = frozen_run(tmp_path, tiny_model, readers=one_by_one(tiny_model))
     undisturbed = Path(shutil.copytree(run, tmp_path / "undisturbed"))
-    began = time.monotonic()
     coldread("read", str(undisturbed))
-    duration = time.monotonic() - began
-    # Seeded moments over a whole read, model loading included.
-    moments = random.Random(20261129)
-    journal = run / READS / "journal.jsonl"
-    entries: list[str] = []
-    for _ in range(10):
-        process = start_coldread("read", str(run))
-        time.sleep(moments.uniform(0.4, 1.0) * duration)
-        process.send_signal(signal.SIGKILL)
-        process.wait()
-        if journal.exists():
-            whole = journal.read_text().split("\n")[:-1]
-            assert whole[: len(entries)] == entries, "a finished batch was lost or changed"
-            names = [json.loads(line)["batch"] for line in whole]
-            assert len(set(names)) == len(names), "a batch was generated twice"
-            entries = whole
+    journal, kept = run / READS / "journal.jsonl", []
+    for after in range(6):
+        read_killed(run, after)
+        lines = journal.read_text().splitlines() if journal.exists() else []
+        assert lines[: len(kept)] == kept, "a finished batch was lost or changed"
+        assert len({json.loads(line)["batch"] for line in lines}) == len(lines) == len(kept) + after, "a batch was read twice"
+        kept = lines
     coldread("read", str(run))
     for name in ("seal.json", "predictions.jsonl"):
         assert (run / READS / name).read_bytes() == (undisturbed / READS / name).read_bytes()
@@ -62,20 +70,41 @@ def test_ten_kills_at_random_moments_lose_nothing_and_seal_alike(tiny_model: Pat
     coldread("replay", str(run))
 
 
-def test_an_engine_process_killed_by_itself_ends_the_read_with_one_error_and_resumes(tiny_model: Path, tmp_path: Path) -> None:
-    run = frozen_run(tmp_path, tiny_model, readers=one_by_one(tiny_model))
+# An engine that stops in its third batch: writes down its process and does what follows, the first time.
+THIRD = (
+    "note = Path(self.options['target'])\nself.count = getattr(self, 'count', 0) + 1\n"
+    f"if self.count == 3 and not note.exists():\n    note.write_text(str(os.getpid()))\n    {{}}\n{ANSWER}"
+)
+
+
+def reader_with_note(model: Path, folder: Path) -> list[dict[str, object]]:
+    return their_reader(model, folder / "note", batch_size=1, probe=0)
+
+
+def test_a_command_killed_from_outside_leaves_no_process_and_resumes(
+    tiny_model: Path, tmp_path: Path, plugin: Callable[..., Path]
+) -> None:
+    plugin(THIRD.format("time.sleep(600)"))
+    run = frozen_run(tmp_path, tiny_model, readers=reader_with_note(tiny_model, tmp_path))
     process = start_coldread("read", str(run))
-    journal = run / READS / "journal.jsonl"
-    while not journal.exists():
+    while not (tmp_path / "note").exists() or not (tmp_path / "note").read_text():
         assert process.poll() is None
         time.sleep(0.01)
-    children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
-    for child in children:
-        os.kill(int(child), signal.SIGKILL)
-    _, errors = process.communicate(timeout=60)
-    assert process.returncode == 8
-    assert "killed by signal 9" in errors
-    assert journal.exists()
+    process.send_signal(signal.SIGKILL)
+    process.communicate()
+    assert not alive(int((tmp_path / "note").read_text()))
+    assert (run / READS / "journal.jsonl").read_text().count("\n") == 2
+    coldread("read", str(run))
+    assert (run / READS / "seal.json").exists()
+
+
+def test_an_engine_process_killed_by_itself_ends_the_read_with_one_error_and_resumes(
+    tiny_model: Path, tmp_path: Path, plugin: Callable[..., Path]
+) -> None:
+    plugin(THIRD.format("os.kill(os.getpid(), 9)"))
+    run = frozen_run(tmp_path, tiny_model, readers=reader_with_note(tiny_model, tmp_path))
+    assert "killed by signal 9" in coldread("read", str(run), code=8).stderr
+    assert (run / READS / "journal.jsonl").exists()
     coldread("read", str(run))
     assert (run / READS / "seal.json").exists()
 
@@ -203,7 +232,7 @@ def test_a_kill_between_seal_and_manifest_is_finished_by_the_next_read(copied_ru
 
 def test_two_readers_over_the_same_packets_both_run(tiny_model: Path, tmp_path: Path) -> None:
     readers = [
-        {"use": {"name": name, "engine": "transformers", "model": {"folder": str(tiny_model)}, "output_cap": cap}}
+        {"use": {"name": name, "engine": "digest", "model": {"folder": str(tiny_model)}, "output_cap": cap}}
         for name, cap in (("short", 2), ("long", 9))
     ]
     run = frozen_run(tmp_path, tiny_model, readers=readers)
@@ -364,13 +393,7 @@ def test_failed_generations_stay_in_the_denominator(tiny_model: Path, tmp_path: 
 
 
 def test_an_input_over_the_cap_is_a_failed_generation_not_a_gap(tiny_model: Path, tmp_path: Path) -> None:
-    reader = {
-        "name": "tiny",
-        "engine": "transformers",
-        "model": {"folder": str(tiny_model)},
-        "output_cap": 4,
-        "input_cap": 30,
-    }
+    reader = {"name": "tiny", "engine": "digest", "model": {"folder": str(tiny_model)}, "output_cap": 4, "input_cap": 30}
     run = frozen_run(tmp_path, tiny_model, readers=[{"use": reader}])
     coldread("read", str(run))
     seal = json.loads((run / READS / "seal.json").read_text())

@@ -13,6 +13,8 @@ from offline.canonical import read_lines, write_lines
 from offline.run.manifest import MANIFEST, make_manifest, read_manifest
 from offline.vectors import PairScores
 
+pytestmark = pytest.mark.usefixtures("warm")
+
 VIEWS = ["cmc", "fact_bm25", "fact_dense", "fact_dense_k1", "fact_dense_matched", "fact_dense_rerank_k1"]
 
 

@@ -11,7 +11,7 @@ from tiny import (
     SWITCHED_TEMPLATE,
     TEMPLATE,
     coldread,
-    make_model,
+    make_folder,
     make_tokenizer,
     write_experiment,
     write_rows,
@@ -31,7 +31,7 @@ PROMPT = Prompt(name="p", system="Be brief.", user="{evidence}\n\nQ: {question}"
 
 @pytest.fixture(scope="module")
 def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return make_model(tmp_path_factory.mktemp("tokens") / "model")
+    return make_folder(tmp_path_factory.mktemp("tokens") / "model")
 
 
 def reader(**changes: object) -> Reader:
@@ -113,7 +113,7 @@ def test_a_record_cannot_smuggle_in_a_special_token(model: Path, special: str) -
 
 
 def test_stop_ids_are_those_of_tokenizer_config_and_generation_config_together(tmp_path: Path) -> None:
-    folder = make_model(tmp_path / "model", generation={"eos_token_id": [4, 3]})
+    folder = make_folder(tmp_path / "model", generation={"eos_token_id": [4, 3]})
     config = json.loads((folder / "config.json").read_text())
     (folder / "config.json").write_text(json.dumps({**config, "eos_token_id": 5}))
     # tokenizer: <|end|> = 1; config: 5; generation_config: 3 and 4.
@@ -178,8 +178,8 @@ def test_whether_a_template_asks_the_clock_is_found_out_by_trying(model: Path, t
 
 
 def test_a_run_with_a_date_replays_and_one_without_asks_for_it(tmp_path: Path) -> None:
-    folder = make_model(tmp_path / "model", template=CLOCK_TEMPLATE)
-    plain = {"name": "tiny", "engine": "transformers", "model": {"folder": str(folder)}, "output_cap": 2}
+    folder = make_folder(tmp_path / "model", template=CLOCK_TEMPLATE)
+    plain = {"name": "tiny", "engine": "digest", "model": {"folder": str(folder)}, "output_cap": 2}
     rows = write_rows(tmp_path)
 
     def run(code: int, **more: str) -> str:
@@ -266,7 +266,7 @@ def test_an_input_too_long_without_any_record_is_marked_and_not_cut_further(mode
 
 
 def test_the_input_cap_leaves_room_for_the_output(tmp_path: Path) -> None:
-    folder = make_model(tmp_path / "model", window=100)
+    folder = make_folder(tmp_path / "model", window=100)
     settings = make_settings(reader(output_cap=30), fingerprint(folder), ChatTokenizer(folder))
     assert (settings.window, settings.input_cap) == (100, 70)
 
@@ -309,6 +309,6 @@ def test_requests_read_back_as_they_were_written(model: Path, tmp_path: Path) ->
 
 
 def test_an_output_cap_that_leaves_no_room_for_input_is_refused(tmp_path: Path) -> None:
-    folder = make_model(tmp_path / "model", window=100)
+    folder = make_folder(tmp_path / "model", window=100)
     with pytest.raises(ConfigurationError, match="leaves no room"):
         make_settings(reader(output_cap=100), fingerprint(folder), ChatTokenizer(folder))

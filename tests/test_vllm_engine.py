@@ -7,7 +7,6 @@ import shutil
 import signal
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
@@ -20,6 +19,7 @@ from offline.canonical import encode, read_lines
 from offline.config.models import Pin, Reader
 from offline.errors import ConfigurationError
 from offline.records import Message
+from readers.embedded import embedded_folder
 from readers.engines import EngineStart
 from readers.models.pins import identify
 from readers.models.served import Tokenizer
@@ -106,43 +106,50 @@ def test_a_probe_on_demand_finds_the_sealed_outputs_again_and_changes_nothing(sw
     assert {p: p.read_bytes() for p in swapped.rglob("*") if p.is_file()} == before
 
 
-def tiny_run(tmp_path: Path, model: Path, *readers: dict[str, Any]) -> Path:
-    """The plain rows read by these readers."""
-    experiment = write_experiment(tmp_path, model, readers=list(readers))
-    coldread("run", str(experiment), "--data", str(write_rows(tmp_path)), "--out", str(tmp_path / "run"))
-    return tmp_path / "run"
+@pytest.fixture(scope="module")
+def vllm_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A tiny model that vLLM takes. Every logit has an equal twin."""
+    return make_model(tmp_path_factory.mktemp("vllm") / "model", hidden=128, twins=True)
 
 
-def test_generation_config_cannot_reach_a_greedy_reader_and_ties_go_to_the_first_token(tmp_path: Path) -> None:
-    # Llama-style: the template writes a BOS and the tokenizer would add one; every logit has an equal twin.
-    hostile = {"repetition_penalty": 1.5, "temperature": 0.9, "top_k": 5, "do_sample": True, "eos_token_id": 1}
-    model = make_model(tmp_path / "plain", hidden=128, twins=True)
-    penalised = Path(shutil.copytree(model, tmp_path / "penalised"))
-    (penalised / "generation_config.json").write_text(json.dumps(hostile))
-    run = tiny_run(
-        tmp_path,
-        model,
-        reader("plain", {"folder": str(model)}, probe=0),
-        reader("penalised", {"folder": str(penalised)}, probe=0),
-        reader("transformers", {"folder": str(model)}, engine="transformers", options={}, probe=0),
-    )
-    made = predictions(run, "plain")
-    assert made == predictions(run, "penalised") == predictions(run, "transformers")
-    assert all(token % 2 == 0 for ids in made.values() for token in ids)
-
-
-def test_a_model_on_two_workers_gives_the_ids_of_one_and_leaves_no_process(
-    tmp_path: Path, vllm_model: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    # One core for each worker: without this vLLM asks for as many memory nodes.
+@pytest.fixture
+def two_cores(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One core for each worker: without this vLLM asks for as many memory nodes."""
     monkeypatch.setenv("VLLM_CPU_OMP_THREADS_BIND", "0|1")
-    alone, options = reader("one", {"folder": str(vllm_model)}), {**OPTIONS, "tensor_parallel_size": 2}
-    run = tiny_run(tmp_path, vllm_model, alone, reader("two", {"folder": str(vllm_model)}, options=options))
-    assert predictions(run, "one") == predictions(run, "two")
-    (environment,) = json.loads((run / "reads/two/seal.json").read_text())["environments"]
-    assert environment["tensor_parallel_size"] == "2"
-    assert environment["attention"] == "CPUAttentionBackend"
-    assert not [path for path in Path("/proc").glob("[0-9]*/cmdline") if "VLLM" in _text(path)]
+
+
+@pytest.fixture(scope="module")
+def tiny_read(tmp_path_factory: pytest.TempPathFactory, vllm_model: Path) -> Path:
+    """Read by the tiny model as it is, with a generation_config.json against it, on two workers, and by transformers."""
+    folder = tmp_path_factory.mktemp("tiny")
+    # Llama-style: the template writes a BOS and the tokenizer would add one.
+    hostile = {"repetition_penalty": 1.5, "temperature": 0.9, "top_k": 5, "do_sample": True, "eos_token_id": 1}
+    penalised = Path(shutil.copytree(vllm_model, folder / "penalised"))
+    (penalised / "generation_config.json").write_text(json.dumps(hostile))
+    plain = {"folder": str(vllm_model)}
+    readers = [
+        reader("tiny", plain, batch_size=2),
+        reader("penalised", {"folder": str(penalised)}, probe=0),
+        reader("two", plain, options={**OPTIONS, "tensor_parallel_size": 2}),
+        reader("transformers", plain, engine="transformers", options={}, probe=0),
+    ]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("VLLM_CPU_OMP_THREADS_BIND", "0|1")
+        experiment = write_experiment(folder, vllm_model, readers=readers)
+        coldread("run", str(experiment), "--data", str(write_rows(folder)), "--out", str(folder / "run"))
+    assert not orphans()
+    return folder / "run"
+
+
+def orphans() -> list[str]:
+    """Workers of vLLM whose parent is none of vLLM's processes; another test's server may be running."""
+    found = [path.parent for path in Path("/proc").glob("[0-9]*/cmdline") if "VLLM" in _text(path)]
+    parents = {path: _text(path / "stat").rpartition(")")[2].split()[1:2] for path in found}
+    return [path.name for path, parent in parents.items() if parent and "vllm" not in _command(parent[0]).lower()]
+
+
+def _command(process: str) -> str:
+    return _text(Path("/proc") / process / "cmdline")
 
 
 def _text(path: Path) -> str:
@@ -152,15 +159,28 @@ def _text(path: Path) -> str:
         return ""
 
 
-def test_a_killed_engine_resumes_to_the_predictions_of_an_undisturbed_run(tmp_path: Path) -> None:
-    model = make_model(tmp_path / "model", hidden=128)
-    experiment = write_experiment(tmp_path, model, readers=[reader("tiny", {"folder": str(model)}, batch_size=2)])
-    data = str(write_rows(tmp_path))
-    for name in ("whole", "killed"):
-        coldread("run", str(experiment), "--data", data, "--out", str(tmp_path / name), "--until", "freeze")
-    coldread("read", str(tmp_path / "whole"))
-    command = start_coldread("read", str(tmp_path / "killed"))
-    journal = tmp_path / "killed/reads/tiny/journal.jsonl"
+def test_generation_config_cannot_reach_a_greedy_reader_and_ties_go_to_the_first_token(tiny_read: Path) -> None:
+    made = predictions(tiny_read, "tiny")
+    assert made == predictions(tiny_read, "penalised") == predictions(tiny_read, "transformers")
+    assert all(token % 2 == 0 for ids in made.values() for token in ids)
+
+
+def test_a_model_on_two_workers_gives_the_ids_of_one_and_leaves_no_process(tiny_read: Path) -> None:
+    assert predictions(tiny_read, "tiny") == predictions(tiny_read, "two")
+    (environment,) = json.loads((tiny_read / "reads/two/seal.json").read_text())["environments"]
+    assert environment["tensor_parallel_size"] == "2"
+    assert environment["attention"] == "CPUAttentionBackend"
+
+
+@pytest.mark.usefixtures("two_cores")
+def test_a_killed_engine_resumes_to_the_predictions_of_an_undisturbed_run(
+    tmp_path: Path, tiny_read: Path, vllm_model: Path
+) -> None:
+    experiment = write_experiment(tmp_path, vllm_model, readers=[reader("tiny", {"folder": str(vllm_model)}, batch_size=2)])
+    run = tmp_path / "killed"
+    coldread("run", str(experiment), "--data", str(write_rows(tmp_path)), "--out", str(run), "--until", "freeze")
+    command = start_coldread("read", str(run))
+    journal = run / "reads/tiny/journal.jsonl"
     while not journal.exists():
         assert command.poll() is None, command.communicate()
         time.sleep(0.01)
@@ -168,9 +188,9 @@ def test_a_killed_engine_resumes_to_the_predictions_of_an_undisturbed_run(tmp_pa
     assert command.wait() == 8
     assert "killed by signal 9" in command.communicate()[1]
     assert journal.exists()
-    coldread("read", str(tmp_path / "killed"))
+    coldread("read", str(run))
     for file in ("predictions.jsonl", "seal.json", "probes.jsonl"):
-        assert (tmp_path / "killed/reads/tiny" / file).read_bytes() == (tmp_path / "whole/reads/tiny" / file).read_bytes()
+        assert (run / "reads/tiny" / file).read_bytes() == (tiny_read / "reads/tiny" / file).read_bytes()
 
 
 def _engine_of(parent: int) -> int:
@@ -197,12 +217,6 @@ def test_a_reader_that_vllm_cannot_serve_is_one_clear_error(
     message = coldread(*command, code=code).stderr
     assert words in message
     assert "Traceback" not in message
-
-
-@pytest.fixture(scope="module")
-def vllm_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A tiny model that vLLM takes."""
-    return make_model(tmp_path_factory.mktemp("vllm") / "model", hidden=128)
 
 
 SCHEMA = {
@@ -247,9 +261,10 @@ class Asked:
         return self.process.receive()
 
 
-@contextmanager
-def asking(folder: Path) -> Iterator[Asked]:
-    """An engine for a model folder, started."""
+@pytest.fixture(scope="module")
+def asked() -> Iterator[Asked]:
+    """An engine for the embedded model, started."""
+    folder = embedded_folder("smollm2-135m-instruct")
     read_by = Reader(name="asked", engine="vllm", model=Pin(folder=str(folder)), output_cap=80, options=OPTIONS)
     tokenizer = ChatTokenizer.of(read_by, folder)
     inputs = [tokenizer.encode([Message(role="user", content=text)]) for text in ASKED]
@@ -257,12 +272,6 @@ def asking(folder: Path) -> Iterator[Asked]:
     start = EngineStart(settings=settings, model_folder=str(folder), longest=LONGEST, structured=True)
     with Engines(start, Forbidden(folders=())).run() as (process,):
         yield Asked(process, tokenizer, inputs)
-
-
-@pytest.fixture(scope="module")
-def asked() -> Iterator[Asked]:
-    with asking(Path.home() / ".cache/coldread/models/smollm2-135m-instruct") as started:
-        yield started
 
 
 def test_an_answer_held_to_a_schema_is_compact_json_that_obeys_it_and_ends_with_a_stop_id(asked: Asked) -> None:
@@ -324,10 +333,8 @@ def test_what_holds_answers_to_a_schema_is_stated_with_its_version(asked: Asked)
     assert asked.process.environment["structured_outputs"] == f"xgrammar {version('xgrammar')}"
 
 
-def test_a_schema_that_the_backend_does_not_take_is_one_clear_error(vllm_model: Path) -> None:
+def test_a_schema_that_the_backend_does_not_take_is_one_clear_error(asked: Asked) -> None:
+    """The last one: it ends the engine."""
     decoding = Decoding(output_cap=5, schema=encode({"type": "integer", "multipleOf": 7}).decode())
-    with (
-        asking(vllm_model) as started,
-        pytest.raises(ConfigurationError, match="xgrammar cannot hold answers to this JSON Schema"),
-    ):
-        started.complete(decoding)
+    with pytest.raises(ConfigurationError, match="xgrammar cannot hold answers to this JSON Schema"):
+        asked.complete(decoding)

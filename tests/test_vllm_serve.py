@@ -172,7 +172,29 @@ def test_a_server_gives_the_ids_and_texts_of_the_transformers_engine(tmp_path: P
     coldread("replay", str(run))
 
 
+def asked() -> tuple[OpenAIEngine, Tokenizer, Path]:
+    """An engine that sends token ids of the embedded model, its tokenizer, and where both come from."""
+    read_by = Reader(name="r", engine="openai", model=Pin(embedded=MODEL), output_cap=8, options={"model": SERVED})
+    folder = locate(read_by)
+    tokenizer = ChatTokenizer.of(read_by, folder)
+    settings = make_settings(read_by, identify(read_by, folder), tokenizer)
+    return OpenAIEngine(EngineStart(settings=settings, model_folder=str(folder), longest=64)), tokenizer, folder
+
+
+def served_by(place: Place) -> dict[str, str]:
+    """What the server says of its process and where its model lies."""
+    said = asked()[0].served_by()
+    assert said is not None
+    assert (said["address"], said["model"], said["root"]) == (place.url, SERVED, str(embedded_folder(MODEL)))
+    assert 0 < time.time() - float(said["started"]) < 3600
+    return said
+
+
 def test_a_server_killed_in_the_middle_costs_nothing_that_was_finished(place: Place, tmp_path: Path, monkeypatch: Any) -> None:
+    """And the server that takes its place says that it is another process."""
+    said = served_by(place)
+    time.sleep(1.1)  # vLLM's list names the second in which it is asked
+    assert served_by(place) == said
     run = frozen(tmp_path, [BY_IDS], 16)
     undisturbed = Path(shutil.copytree(run, tmp_path / "undisturbed"))
     coldread("read", str(undisturbed))
@@ -193,6 +215,7 @@ def test_a_server_killed_in_the_middle_costs_nothing_that_was_finished(place: Pl
     place.move()
     assert place.url != old
     monkeypatch.setenv("OPENAI_BASE_URL", place.url)
+    assert float(served_by(place)["started"]) > float(said["started"])
     again = start_coldread("read", str(run))
     while again.poll() is None:
         with suppress(FileNotFoundError):
@@ -206,15 +229,6 @@ def test_a_server_killed_in_the_middle_costs_nothing_that_was_finished(place: Pl
     assert len(made) == len(set(made)) == 16
     coldread("score", str(run))
     coldread("replay", str(run))
-
-
-def asked() -> tuple[OpenAIEngine, Tokenizer, Path]:
-    """An engine that sends token ids of the embedded model, its tokenizer, and where both come from."""
-    read_by = Reader(name="r", engine="openai", model=Pin(embedded=MODEL), output_cap=8, options={"model": SERVED})
-    folder = locate(read_by)
-    tokenizer = ChatTokenizer.of(read_by, folder)
-    settings = make_settings(read_by, identify(read_by, folder), tokenizer)
-    return OpenAIEngine(EngineStart(settings=settings, model_folder=str(folder), longest=64)), tokenizer, folder
 
 
 def test_the_server_holds_an_answer_to_a_schema_and_ends_it_with_a_stop_id() -> None:
@@ -246,21 +260,6 @@ def test_the_server_gives_logprobs_and_forgets_its_prefix_cache() -> None:
     before = engine.generate([ids])
     engine.forget()
     assert engine.generate([ids]) == before
-
-
-def test_the_server_says_which_process_it_is_and_where_its_model_lies(place: Place) -> None:
-    said = asked()[0].served_by()
-    assert said is not None
-    assert (said["address"], said["model"], said["root"]) == (place.url, SERVED, str(embedded_folder(MODEL)))
-    assert 0 < time.time() - float(said["started"]) < 3600
-    time.sleep(1.1)  # vLLM's list names the second in which it is asked
-    assert asked()[0].served_by() == said
-    place.move()
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("OPENAI_BASE_URL", place.url)
-        moved = asked()[0].served_by()
-    assert moved is not None
-    assert float(moved["started"]) > float(said["started"])
 
 
 def test_a_window_of_the_server_that_is_too_small_is_said_before_reading(tmp_path: Path) -> None:

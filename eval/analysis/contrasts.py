@@ -3,16 +3,16 @@
 Declared are those that the experiment declared, which the seal covers; any other is exploratory and has no corrected p.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Literal
 
 import msgspec
-from msgspec import UNSET
+from msgspec import UNSET, UnsetType
 
-from eval.analysis.evidence import evidence_outcomes
+from eval.analysis.evidence import Packets, PairedEvidence, SideEvidence, paired_evidence, shown_packets
 from eval.analysis.scored import ScoredRun, Scores, by_hops
-from eval.records import Contrast, Interaction
+from eval.results import Result
 from eval.score import sealed_blind
 from eval.statistics import (
     REPLICATES,
@@ -28,16 +28,95 @@ from eval.statistics import (
 )
 from offline.config.analysis import DeclaredContrast, DeclaredInteraction
 from offline.errors import CommandError
+from offline.records import HopClass
 
 # reader, or None and a view: the declared contrasts that Holm's correction takes together
 Family = tuple[str | None, str | None]
 
 
-def contrasts(scored: ScoredRun, asked: Sequence[DeclaredContrast], metric: str) -> list[Contrast]:
+class Contrast(Result, frozen=True):
+    """A against B on the questions of one population and hop class (`all`: pooled): two views of `reader`, or, where `view` is
+    given, two readers of it.
+
+    both .. neither: questions by who answered them, by `metric`. cut_a .. failed_b: questions of each side with a `cut` above
+    0, and those that a fault left without an answer. clusters: distinct question texts. points: A's percentage less
+    B's; low, high: its bootstrap 95 % interval, percentage points; two decimals, as strings. chi_square: two decimals.
+    mcnemar_p (exact), chi_square_p, holm_p: four significant digits. holm_p: corrected for the declared contrasts of the
+    reader; None where the contrast is exploratory. declared: whether the experiment declared it, before anything was read.
+    fallbacks: questions of which A's and B's packets show a fallback, not the view's own choice; unset if none does.
+    no_width: set where all question texts have one and the same difference, as where none is discordant: low and high are then
+    equal because no resample can differ, and say nothing of how sure the points are.
+    evidence: what it explains, where that was asked for.
+    """
+
+    a: str
+    b: str
+    reader: str | None
+    view: str | None
+    population: str
+    hop_class: HopClass
+    metric: str
+    questions: int
+    clusters: int
+    both: int
+    only_a: int
+    only_b: int
+    neither: int
+    cut_a: int
+    cut_b: int
+    failed_a: int
+    failed_b: int
+    points: str
+    low: str
+    high: str
+    mcnemar_p: str
+    chi_square: str
+    chi_square_p: str
+    holm_p: str | None
+    declared: bool
+    format: Literal[1] = 1
+    fallbacks: tuple[int, ...] | UnsetType = UNSET
+    no_width: Literal[True] | UnsetType = UNSET
+    evidence: PairedEvidence | UnsetType = UNSET
+
+    @property
+    def readers(self) -> tuple[str, ...]:
+        """The one reader, or the two that are set side by side."""
+        return (self.a, self.b) if self.reader is None else (self.reader,)
+
+
+class Interaction(Result, frozen=True):
+    """(a - b) - (c - d) of four views of a reader: right answers of each, and the contrast in points with its interval.
+
+    points, low, high: as in `Contrast`; fallbacks too, of a, b, c and d; and no_width.
+    """
+
+    a: str
+    b: str
+    c: str
+    d: str
+    reader: str
+    population: str
+    hop_class: HopClass
+    metric: str
+    questions: int
+    clusters: int
+    correct: tuple[int, int, int, int]
+    points: str
+    low: str
+    high: str
+    declared: bool
+    format: Literal[1] = 1
+    fallbacks: tuple[int, ...] | UnsetType = UNSET
+    no_width: Literal[True] | UnsetType = UNSET
+
+
+def contrasts(scored: ScoredRun, asked: Sequence[DeclaredContrast], metric: str, *, evidence: bool = False) -> list[Contrast]:
     """A row for each hop class that occurs, then one that pools them if there are several.
 
     Holm's family is all rows of the declared contrasts of one reader (of two readers: of one view) by one metric, asked for or
-    not. CommandError for a metric that is not stored, or an unknown population.
+    not. evidence: also what it explains of the rows asked for, so that no side may be a pipeline. CommandError for a metric
+    that is not stored, or an unknown population.
     """
     if metric not in scored.metrics:
         raise CommandError(f"--metric {metric}: not stored; there are {', '.join(scored.metrics) or 'none'}")
@@ -45,7 +124,12 @@ def contrasts(scored: ScoredRun, asked: Sequence[DeclaredContrast], metric: str)
     families = {_family(contrast) for contrast in asked if contrast.identity in declared}
     needed = {**{c.identity: c for c in declared.values() if _family(c) in families}, **{c.identity: c for c in asked}}
     members = scored.populations(contrast.population for contrast in needed.values())
-    rows = {key: list(_rows(scored, c, members[c.population], metric, key in declared)) for key, c in needed.items()}
+    shown = shown_packets(scored, asked) if evidence else None
+    wanted = {contrast.identity for contrast in asked}
+    rows = {
+        key: list(_rows(scored, c, members[c.population], metric, key in declared, shown if key in wanted else None))
+        for key, c in needed.items()
+    }
     for family in families:
         tested = [(key, number) for key in declared if _family(declared[key]) == family for number in range(len(rows[key]))]
         p_values = [mcnemar(row.only_a, row.only_b) for row in (rows[key][number] for key, number in tested)]
@@ -59,10 +143,15 @@ def _family(contrast: DeclaredContrast) -> Family:
 
 
 def _rows(
-    scored: ScoredRun, contrast: DeclaredContrast, members: frozenset[str], metric: str, declared: bool
+    scored: ScoredRun,
+    contrast: DeclaredContrast,
+    members: frozenset[str],
+    metric: str,
+    declared: bool,
+    shown: Mapping[str, Packets] | None,
 ) -> Iterator[Contrast]:
     a, b = scored.sides(contrast)
-    views = (contrast.a, contrast.b) if contrast.view is None else (contrast.view, contrast.view)
+    of_a, of_b = contrast.views
     for hop_class, questions in by_hops(a, members, contrast.population):
         outcomes = [(a[question].metrics[metric], b[question].metrics[metric]) for question in questions]
         pairs = count_pairs(outcomes)
@@ -96,8 +185,9 @@ def _rows(
             chi_square_p=_p(chi_square_p),
             holm_p=None,
             declared=declared,
-            fallbacks=scored.fallen_back(views, questions),
+            fallbacks=scored.fallen_back(contrast.views, questions),
             no_width=True if no_width(differences, texts) else UNSET,
+            evidence=UNSET if shown is None else paired_evidence(questions, outcomes, shown[of_a], shown[of_b]),
         )
 
 
@@ -200,18 +290,65 @@ class ContrastQuery:
         return [i for i in declared if self.reader in (None, i.reader) and self.population in (None, i.population)]
 
 
-def summary(scored: ScoredRun, asked: ContrastQuery, metric: str, *, evidence: bool = False) -> dict[str, Any]:
-    """What `coldread contrast --json` prints. evidence: with `evidence_outcomes`."""
-    wanted = asked.contrasts(scored)
-    rows, more = contrasts(scored, wanted, metric), interactions(scored, asked.interactions(scored), metric)
-    readers = [name for row in rows for name in ((row.a, row.b) if row.reader is None else (row.reader,))]
-    return {
-        "metric": metric,
-        "bootstrap": {"replicates": REPLICATES, "seed": SEED},
-        "sealed_blind": {
-            name: sealed_blind(scored.seals[name]) for name in dict.fromkeys((*readers, *(row.reader for row in more)))
-        },
-        "contrasts": msgspec.to_builtins(rows),
-        "interactions": msgspec.to_builtins(more),
-        **({"evidence": msgspec.to_builtins(evidence_outcomes(scored, wanted, metric))} if evidence else {}),
-    }
+class Bootstrap(Result, frozen=True):
+    """How intervals were resampled."""
+
+    replicates: int = REPLICATES
+    seed: int = SEED
+
+
+class EvidenceOutcomes(Result, frozen=True):
+    """Accuracy given evidence, and evidence by paired outcome, of the contrast that the first fields name."""
+
+    a: str
+    b: str
+    reader: str | None
+    view: str | None
+    population: str
+    hop_class: HopClass
+    metric: str
+    questions: int
+    of_a: SideEvidence
+    of_b: SideEvidence
+    format: Literal[1] = 1
+
+
+class ContrastSummary(Result, frozen=True):
+    """Contrasts and interactions by one metric. sealed_blind: by reader. evidence: that of each contrast, if asked for."""
+
+    metric: str
+    bootstrap: Bootstrap
+    sealed_blind: dict[str, bool]
+    contrasts: tuple[Contrast, ...]
+    interactions: tuple[Interaction, ...]
+    evidence: tuple[EvidenceOutcomes, ...] | UnsetType = UNSET
+
+
+def summary(scored: ScoredRun, asked: ContrastQuery, metric: str, *, evidence: bool = False) -> ContrastSummary:
+    """The contrasts and interactions that a person asks for."""
+    rows = contrasts(scored, asked.contrasts(scored), metric, evidence=evidence)
+    more = interactions(scored, asked.interactions(scored), metric)
+    readers = [name for row in rows for name in row.readers] + [row.reader for row in more]
+    return ContrastSummary(
+        metric=metric,
+        bootstrap=Bootstrap(),
+        sealed_blind={name: sealed_blind(scored.seals[name]) for name in dict.fromkeys(readers)},
+        contrasts=tuple(rows),
+        interactions=tuple(more),
+        evidence=tuple(_outcomes(row, row.evidence) for row in rows if row.evidence) if evidence else UNSET,
+    )
+
+
+def _outcomes(row: Contrast, evidence: PairedEvidence) -> EvidenceOutcomes:
+    return EvidenceOutcomes(
+        a=row.a,
+        b=row.b,
+        reader=row.reader,
+        view=row.view,
+        population=row.population,
+        hop_class=row.hop_class,
+        metric=row.metric,
+        questions=row.questions,
+        of_a=evidence.of_a,
+        of_b=evidence.of_b,
+    )

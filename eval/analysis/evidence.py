@@ -5,47 +5,33 @@ from dataclasses import dataclass
 from functools import cache
 
 from eval.analysis.coverage import Judge
-from eval.analysis.scored import ScoredRun, by_hops
-from eval.records import EvidenceOutcomes, SideEvidence
+from eval.analysis.scored import ScoredRun
+from eval.results import Result
 from offline.config.analysis import DeclaredContrast
 from offline.errors import ConfigurationError
 from offline.records import Extraction
 
 
-def evidence_outcomes(scored: ScoredRun, asked: Sequence[DeclaredContrast], metric: str) -> list[EvidenceOutcomes]:
-    """Of each contrast, how many questions whose packet holds the gold are answered, and what the losing side's packets lacked.
+class SideEvidence(Result, frozen=True):
+    """What the evidence of one side of a contrast explains.
 
-    Rows are those of `contrasts`. What an input cap cut from a packet afterwards counts as shown.
+    held: questions whose packet holds the gold (`coverage.Counts.gold_in_evidence`); answered: of these, those answered. lost:
+    questions that only the other side answered; of these, `lacking_record` whose packet lacks a record that the other side's
+    shows, and `lacking_gold` whose packet lacks the gold.
     """
-    members = scored.populations(contrast.population for contrast in asked)
-    views = dict.fromkeys(view for c in asked for view in ((c.a, c.b) if c.view is None else (c.view,)))
-    if pipelines := [view for view in views if view in scored.experiment.served]:
-        raise ConfigurationError(
-            f"--evidence tells what packets held, and {pipelines[0]!r} is a pipeline, which has none: it retrieves while it "
-            "asks; leave --evidence out, or contrast two views"
-        )
-    shown = _shown(scored, list(views))
-    found = []
-    for contrast in asked:
-        a, b = scored.sides(contrast)
-        of_a, of_b = (shown[contrast.view or name] for name in (contrast.a, contrast.b))
-        for hop_class, questions in by_hops(a, members[contrast.population], contrast.population):
-            right_a, right_b = ({name for name in questions if side[name].metrics[metric]} for side in (a, b))
-            found.append(
-                EvidenceOutcomes(
-                    a=contrast.a,
-                    b=contrast.b,
-                    reader=contrast.reader,
-                    view=contrast.view,
-                    population=contrast.population,
-                    hop_class=hop_class,
-                    metric=metric,
-                    questions=len(questions),
-                    of_a=_side_evidence(questions, of_a, of_b, right_a, right_b),
-                    of_b=_side_evidence(questions, of_b, of_a, right_b, right_a),
-                )
-            )
-    return found
+
+    held: int
+    answered: int
+    lost: int
+    lacking_record: int
+    lacking_gold: int
+
+
+class PairedEvidence(Result, frozen=True):
+    """What the evidence of both sides of a contrast explains."""
+
+    of_a: SideEvidence
+    of_b: SideEvidence
 
 
 @dataclass(frozen=True)
@@ -56,9 +42,20 @@ class Held:
     gold: bool
 
 
-def _side_evidence(
-    questions: Sequence[str], ours: Mapping[str, Held], theirs: Mapping[str, Held], right: set[str], others: set[str]
-) -> SideEvidence:
+# By question, what its packet shows.
+Packets = Mapping[str, Held]
+
+
+def paired_evidence(questions: Sequence[str], outcomes: Sequence[tuple[bool, bool]], a: Packets, b: Packets) -> PairedEvidence:
+    """How many questions whose packet holds the gold are answered, and what the losing side's packets lacked.
+
+    outcomes: (A right, B right) of each question. What an input cap cut from a packet afterwards counts as shown.
+    """
+    right_a, right_b = ({name for name, right in zip(questions, outcomes, strict=True) if right[side]} for side in (0, 1))
+    return PairedEvidence(_side_evidence(questions, a, b, right_a, right_b), _side_evidence(questions, b, a, right_b, right_a))
+
+
+def _side_evidence(questions: Sequence[str], ours: Packets, theirs: Packets, right: set[str], others: set[str]) -> SideEvidence:
     held = [name for name in questions if ours[name].gold]
     lost = [name for name in questions if name in others - right]
     return SideEvidence(
@@ -70,8 +67,14 @@ def _side_evidence(
     )
 
 
-def _shown(scored: ScoredRun, views: Sequence[str]) -> dict[str, dict[str, Held]]:
-    """What packets show, by view and question."""
+def shown_packets(scored: ScoredRun, asked: Sequence[DeclaredContrast]) -> dict[str, Packets]:
+    """What the packets of these contrasts show, by view; ConfigurationError for a pipeline, which has none."""
+    views = dict.fromkeys(view for contrast in asked for view in contrast.views)
+    if pipelines := [view for view in views if view in scored.experiment.served]:
+        raise ConfigurationError(
+            f"--evidence tells what packets held, and {pipelines[0]!r} is a pipeline, which has none: it retrieves while it "
+            "asks; leave --evidence out, or contrast two views"
+        )
     evidence = scored.run.evidence
     judge = Judge(Extraction((), ()), scored.golds)
 

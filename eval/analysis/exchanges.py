@@ -1,15 +1,24 @@
-"""What one reader was asked and gave, question by question, through its views and its pipelines, and the stored score."""
+"""What one reader was asked and gave, question by question, through its views and its pipelines, and the stored score.
 
-from collections.abc import Iterator, Sequence
+Two readers can be set side by side where both were asked the same.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+import msgspec
+
 from eval.records import Score
-from eval.score import read_scores
+from eval.score import read_scores, stored_metrics
 from extract.pipelines.records import Trace, lists_of
 from extract.pipelines.results import Stored, read_stored
 from offline.canonical import digest_of
 from offline.config.experiment import ReaderPlan
+from offline.errors import CommandError, StateError
 from offline.run.opened import OpenRun
+from readers.records import Seal, Settings
+from readers.requests import SETTINGS, read_settings
+from readers.seal import read_seal, reads_folder
 from readers.sealed import sealed_reader
 
 
@@ -84,3 +93,103 @@ def _first_call(stored: Stored, trace: Trace) -> tuple[int, bool]:
     lists = (stored.candidates[name] for name in lists_of(trace))
     listed = next((listed.dropped for listed in lists if listed.call == first.digest), 0)
     return trace.dropped if len(trace.calls) == 1 else listed, first.refused is not None
+
+
+@dataclass(frozen=True)
+class Side:
+    """One of the two readers; `items` by view and question."""
+
+    run: OpenRun
+    plan: ReaderPlan
+    settings: Settings
+    seal: Seal
+    metrics: tuple[str, ...]
+    items: Mapping[str, Mapping[str, Exchange]]
+
+    def __str__(self) -> str:
+        return f"{self.plan.reader.name!r} in {self.run.path}"
+
+
+def sealed_plan(run: OpenRun, reader: str) -> ReaderPlan:
+    """The plan of a sealed reader; CommandError if the run has none of that name, StateError if it is not sealed."""
+    plans = {plan.reader.name: plan for plan in run.experiment.readers}
+    if reader not in plans:
+        raise CommandError(f"{run.path} has no reader {reader!r}; it has {', '.join(plans) or 'none'}")
+    read_seal(run, reader)
+    return plans[reader]
+
+
+def read_side(run: OpenRun, plan: ReaderPlan, seal: Seal) -> Side:
+    """A reader of a verified run; StateError unless its stored scores were made from the seals and labels that are there."""
+    metrics = stored_metrics(run)
+    name = plan.reader.name
+    folder = reads_folder(run, name)
+    items: dict[str, dict[str, Exchange]] = {view: {} for view in plan.answered}
+    for asked in read_exchanges(run, plan):
+        items[asked.score.view][asked.score.question] = asked
+    return Side(run, plan, read_settings(folder / "requests" / SETTINGS), seal, metrics, items)
+
+
+def differing(one: msgspec.Struct, two: msgspec.Struct) -> str:
+    """Names of the fields in which two records differ."""
+    return ", ".join(name for name in one.__struct_fields__ if getattr(one, name) != getattr(two, name))
+
+
+def check_same_messages(a: Side, b: Side, view: str) -> None:
+    """StateError unless both readers were given the same messages, and are held to the same golds, on every question of a view.
+
+    Equal packets, equal cuts and both or neither given at all suffice. System and user message are `messages` of prompt,
+    evidence text and question text, and of nothing else. A packet is its canonical line, which holds the digests of all
+    three (the question's whole record), so equal packet digests mean equal arguments. `_fit` alters one of them alone: the
+    evidence loses its `cut` oldest lines, which text and count determine. That the digests are those of the stored texts
+    is what freezing makes them and `replay` proves again.
+
+    What a pipeline asks depends on what its reader answers; the same must be its settings, prompts, history and question, and
+    what its first call left out or whether it was refused, which no answer decides.
+    """
+    ours, theirs = a.items[view], b.items[view]
+    where = f"view {view!r} of {a} and {b}"
+    if lone := sorted(ours.keys() ^ theirs.keys()):
+        raise StateError(
+            f"{where}: {len(lone)} questions are read by one alone, for example {lone[0]!r}; "
+            "compare runs of the same data and --limit"
+        )
+    for question, item in ours.items():
+        other = theirs[question]
+        if item.given != other.given:
+            raise StateError(f"{where}, question {question!r}: {_why(a, b, view, question)}")
+        if item.score.golds != other.score.golds:
+            raise StateError(
+                f"{where}, question {question!r}: the gold answers differ, {list(item.score.golds)} and "
+                f"{list(other.score.golds)}; load and score both runs with the same labels"
+            )
+
+
+def _why(a: Side, b: Side, view: str, question: str) -> str:
+    """What makes the messages of one question differ, and what to do."""
+    (packet, cut, nothing), (other_packet, other_cut, _) = (s.items[view][question].given for s in (a, b))
+    short = a if nothing else b
+    if view in (a.plan.pipelines or ()):
+        if packet != other_packet:
+            return "settings, prompts, histories or questions of the pipeline differ; start both runs from the same ones"
+        if cut != other_cut:
+            return (
+                f"the first calls left out {cut} and {other_cut} of the records retrieved, for lack of room, so they differ; "
+                "start a run with a lower k or budget, or with one reader that leaves this pipeline out, and read again"
+            )
+        return (
+            f"the first call to {short} could not be made, as `coldread show` says why, so only the other was asked; "
+            "start a run in which that reader has a higher input_cap or leaves this pipeline out"
+        )
+    if packet != other_packet:
+        one, two = (next(p for p in s.run.packets([view])[view] if p.question == question) for s in (a, b))
+        return f"the packets differ in {differing(one, two)}; freeze both runs from the same data, settings and prompt"
+    if cut != other_cut:
+        return (
+            f"the input caps cut {cut} and {other_cut} evidence records, so the messages differ; "
+            "start a run with a lower budget, or with one reader that leaves this view out, and read again"
+        )
+    return (
+        f"too long for {short} even without evidence, so only the other was given it; "
+        "start a run in which that reader has a higher input_cap or leaves this view out"
+    )

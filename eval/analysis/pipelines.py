@@ -39,7 +39,7 @@ class StageCosts(StageCounts, frozen=True):
     seconds: str | None
 
 
-class Agreement(Result, frozen=True):
+class ListAgreement(Result, frozen=True):
     """How often a list that was asked for again came out the same, candidate by candidate, as in the pipeline `against`."""
 
     pipeline: str
@@ -103,7 +103,7 @@ class ServedReader(Result, frozen=True):
     pipelines: dict[str, Diagnosis]
     seconds_sealed: Literal[False]
     stages: dict[str, StageCosts]
-    agreement: tuple[Agreement, ...]
+    agreement: tuple[ListAgreement, ...]
     isolation: tuple[Isolation, ...] | UnsetType = UNSET
     complementarity: tuple[Complementarity, ...] | UnsetType = UNSET
 
@@ -183,13 +183,13 @@ def _structured(names: Iterable[str]) -> Iterator[tuple[str, Structured]]:
             yield name, arm
 
 
-def _agreement(stored: Stored, traces: Traces) -> Iterator[Agreement]:
+def _agreement(stored: Stored, traces: Traces) -> Iterator[ListAgreement]:
     single = [(name, arm.method) for name, arm in _structured(traces) if not arm.chain]
     first = {method.unit: name for name, method in reversed(single) if not method.again}
     for name, method in single:
         if method.again and method.unit in first:
             same, lists = agreement(stored.traces, stored.candidates, stored.transcript, first[method.unit], name)
-            yield Agreement(name, first[method.unit], lists, same)
+            yield ListAgreement(name, first[method.unit], lists, same)
 
 
 def _isolation(stored: Stored, settings: PipelineSettings, of: Traces, scores: dict[str, Scores]) -> Iterator[Isolation]:

@@ -6,7 +6,7 @@ from functools import cached_property
 
 from msgspec import UNSET, UnsetType
 
-from eval.analysis.compare import check_same_messages, read_side, sealed_plan
+from eval.analysis.exchanges import check_same_messages, read_side, sealed_plan
 from eval.analysis.fallbacks import fallbacks
 from eval.analysis.populations import populations
 from eval.records import Score

@@ -6,14 +6,17 @@ Nobody here can say when these texts were made, or from what; everything that co
 import difflib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Literal
 
+from msgspec import UnsetType
+
+from eval.analysis.accuracy import accuracy
 from eval.analysis.prediction_file import Answer, AnswerFile
 from eval.labels import open_labels, read_ledger
 from eval.metrics import HEADLINE, find_metrics
-from eval.statistics import wilson
+from eval.results import Result
 from offline.errors import DataError
-from offline.records import Question
+from offline.records import HopClass, Question
 from offline.run.opened import OpenRun
 
 # What the ledger calls it: no score of the run.
@@ -27,11 +30,56 @@ class Verdict:
     question: Question
     length: str
     missing: bool
-    metrics: Mapping[str, bool]
+    metrics: dict[str, bool]
 
 
-def score_answers(run: OpenRun, file: AnswerFile, name: str) -> dict[str, Any]:
-    """Scores by system, hop class and history length, as `coldread score --predictions --json` prints them, and `items`.
+class UnsealedCell(Result, frozen=True):
+    """Counts of one hop class and history length. length: None where all are pooled. correct: by metric.
+
+    low, high: Wilson 95 % interval of `subem`, percent.
+    """
+
+    hop_class: HopClass
+    length: str | None
+    questions: int
+    missing: int
+    correct: dict[str, int]
+    low: float
+    high: float
+
+
+class UnsealedSystem(Result, frozen=True):
+    """One system: the questions that it answers, and those that it does not, which are wrong."""
+
+    predictions: int
+    missing: int
+    cells: tuple[UnsealedCell, ...]
+
+
+class UnsealedItem(Result, frozen=True):
+    """The verdicts on one question of one system."""
+
+    system: str
+    question: str
+    missing: bool
+    metrics: dict[str, bool]
+
+
+class UnsealedScores(Result, frozen=True):
+    """Scores of a file's predictions, by system. label_opening: number of the ledger's entry. items: unset where left out."""
+
+    sealed: Literal[False]
+    name: str
+    file: str
+    sha256: str
+    run: str
+    label_opening: int
+    systems: dict[str, UnsealedSystem]
+    items: tuple[UnsealedItem, ...] | UnsetType
+
+
+def score_answers(run: OpenRun, file: AnswerFile, name: str) -> UnsealedScores:
+    """Scores by system, hop class and history length, and every verdict.
 
     The file is checked against the run's questions before the labels are opened; nothing of the run but its ledger changes.
     """
@@ -45,20 +93,18 @@ def score_answers(run: OpenRun, file: AnswerFile, name: str) -> dict[str, Any]:
             answer = answers.get(question.id)
             right = {m: answer is not None and metric(answer.text, golds[question.id]) for m, metric in metrics.items()}
             verdicts[system].append(Verdict(question, data.lengths[question.history], answer is None, right))
-    return {
-        "sealed": False,
-        "name": name,
-        "file": str(file.path),
-        "sha256": file.sha256,
-        "run": str(run.path),
-        "label_opening": len(read_ledger(run)),
-        "systems": {system: _summary(found) for system, found in verdicts.items()},
-        "items": [
-            {"system": system, "question": v.question.id, "missing": v.missing, "metrics": v.metrics}
-            for system, found in verdicts.items()
-            for v in found
-        ],
-    }
+    return UnsealedScores(
+        sealed=False,
+        name=name,
+        file=str(file.path),
+        sha256=file.sha256,
+        run=str(run.path),
+        label_opening=len(read_ledger(run)),
+        systems={system: _summary(found) for system, found in verdicts.items()},
+        items=tuple(
+            UnsealedItem(system, v.question.id, v.missing, v.metrics) for system, found in verdicts.items() for v in found
+        ),
+    )
 
 
 def by_system(file: AnswerFile, questions: Mapping[str, Question], name: str) -> dict[str, dict[str, Answer]]:
@@ -78,26 +124,26 @@ def by_system(file: AnswerFile, questions: Mapping[str, Question], name: str) ->
     return systems
 
 
-def _summary(verdicts: Sequence[Verdict]) -> dict[str, Any]:
+def _summary(verdicts: Sequence[Verdict]) -> UnsealedSystem:
     missing = sum(verdict.missing for verdict in verdicts)
-    return {"predictions": len(verdicts) - missing, "missing": missing, "cells": list(_cells(verdicts))}
+    return UnsealedSystem(len(verdicts) - missing, missing, tuple(_cells(verdicts)))
 
 
-def _cells(verdicts: Sequence[Verdict]) -> Iterator[dict[str, Any]]:
-    """Counts by hop class over all lengths (None), then by length too; `low` and `high`: Wilson 95 % of subem, percent."""
-    groups: dict[tuple[str, str | None], list[Verdict]] = {}
+def _cells(verdicts: Sequence[Verdict]) -> Iterator[UnsealedCell]:
+    """Counts by hop class over all lengths, then by length too."""
+    groups: dict[tuple[HopClass, str | None], list[Verdict]] = {}
     for pooled in (True, False):
         for verdict in verdicts:
             groups.setdefault((verdict.question.hop_class, None if pooled else verdict.length), []).append(verdict)
     for (hop_class, length), group in groups.items():
         correct = {name: sum(verdict.metrics[name] for verdict in group) for name in group[0].metrics}
-        low, high = wilson(correct[HEADLINE], len(group))
-        yield {
-            "hop_class": hop_class,
-            "length": length,
-            "questions": len(group),
-            "missing": sum(verdict.missing for verdict in group),
-            "correct": correct,
-            "low": round(100 * low, 2),
-            "high": round(100 * high, 2),
-        }
+        found = accuracy(correct[HEADLINE], len(group))
+        yield UnsealedCell(
+            hop_class=hop_class,
+            length=length,
+            questions=len(group),
+            missing=sum(verdict.missing for verdict in group),
+            correct=correct,
+            low=float(found.low),
+            high=float(found.high),
+        )

@@ -1,11 +1,12 @@
 """What is printed of models: pins, certificates, encodings that were made again."""
 
-from typing import Any
-
 from rich.console import Console
 from rich.table import Table
 
 from eval.console.layout import new_table
+from eval.run import Probed
+from readers.describe import Description
+from readers.encoders.recheck import ModelRecheck, Recheck
 
 _CONDITIONS = {
     "batch": "the sample in batches, cache cold",
@@ -23,65 +24,68 @@ _THINKING = {
 }
 
 
-def certificate(console: Console, result: dict[str, Any]) -> None:
+def certificate(console: Console, result: Probed) -> None:
     """A determinism certificate: what the engine resolved, and how many outputs were the same under which condition."""
-    found = result["certificate"]
-    for name, value in result["environment"].items():
+    found = result.certificate
+    for name, value in result.environment.items():
         console.print(f"{name}: {value}", style="dim", markup=False, highlight=False)
-    table = Table(title=f"{result['reader']}: outputs that are the same as when read alone")
+    table = Table(title=f"{result.reader}: outputs that are the same as when read alone")
     for column in ("condition", "same", "what it means"):
         table.add_column(column)
-    for condition, same in found["matched"].items():
-        table.add_row(condition, f"{same} of {found['probed'][condition]}", _CONDITIONS[condition])
+    for condition, same in found.matched.items():
+        table.add_row(condition, f"{same} of {found.probed[condition]}", _CONDITIONS[condition])
     console.print(table)
-    first = found["first"]
-    if first:
+    if first := found.first:
         console.print(
-            f"first divergence: {first['condition']}, request {first['request'][:12]}…, output token {first['token']}, margin "
-            f"{first['margin'] or 'not known'}",
+            f"first divergence: {first.condition}, request {first.request[:12]}…, output token {first.token}, margin "
+            f"{first.margin or 'not known'}",
             markup=False,
         )
-    console.print(f"batch invariance: {found['batch_invariance']}", markup=False)
+    console.print(f"batch invariance: {found.batch_invariance}", markup=False)
 
 
-def recheck(console: Console, result: dict[str, Any]) -> None:
+def recheck(console: Console, result: Recheck) -> None:
     """What came out otherwise when a run's texts were encoded again."""
-    for kind in ("encoder", "reranker"):
-        if found := result.get(kind):
-            what, count = ("vectors", found["texts"]) if kind == "encoder" else ("scores", found["pairs"])
-            console.print(
-                f"{found['name']}, batch size {found['batch_size']} on {found['device']}: {found['identical']} of {count} "
-                f"{what} are the same to the last bit, the largest difference is {found['largest_difference']:.2g}",
-                markup=False,
-                highlight=False,
-                soft_wrap=True,
-            )
+    if result.encoder:
+        _recheck(console, result.encoder, f"{result.encoder.texts} vectors")
+    if result.reranker:
+        _recheck(console, result.reranker, f"{result.reranker.pairs} scores")
     table = new_table("rankings that changed", ("view",), ("rankings", "in order", "in what they show"))
-    for view, count in result["rankings"].items():
-        table.add_row(view, str(count["rankings"]), str(count["order"]), str(count["chosen"]))
+    for view, count in result.rankings.items():
+        table.add_row(view, str(count.rankings), str(count.order), str(count.chosen))
     console.print(table)
 
 
-def pin(console: Console, result: dict[str, Any]) -> None:
+def _recheck(console: Console, found: ModelRecheck, outputs: str) -> None:
+    console.print(
+        f"{found.name}, batch size {found.batch_size} on {found.device}: {found.identical} of {outputs} "
+        f"are the same to the last bit, the largest difference is {found.largest_difference:.2g}",
+        markup=False,
+        highlight=False,
+        soft_wrap=True,
+    )
+
+
+def pin(console: Console, result: Description) -> None:
     """One model: what it is, what its template does, what to know, and last the line for a reader file."""
-    model = result["model"]
+    model = result.model
     facts = {
-        "model": model["repository"] or model["folder"],
-        "revision": model["revision"] or "a local folder",
-        "fingerprint": model["fingerprint"],
-        "licence": result["licence"] or "not stated",
-        "gated": result["gated"] or "-",
-        "weights": f"{result['weights']:,} bytes",
-        "architecture": result["architecture"],
-        "dtype": result["dtype"],
-        "window": f"{result['window']:,} tokens" if result["window"] > 0 else "not stated",
-        "stop ids": ", ".join(map(str, result["stop_ids"] or ())) or "not known",
-        "thinking": _THINKING[result["thinking"]],
-        "clock": {True: "the template asks it", False: "the template does not ask it", None: "not tried"}[result["clock"]],
-        "BOS": "not tried" if result["bos"] is None else f"{result['bos']} at the start of an input",
+        "model": model.repository or model.folder,
+        "revision": model.revision or "a local folder",
+        "fingerprint": model.fingerprint,
+        "licence": result.licence or "not stated",
+        "gated": result.gated or "-",
+        "weights": f"{result.weights:,} bytes",
+        "architecture": result.architecture,
+        "dtype": result.dtype,
+        "window": f"{result.window:,} tokens" if result.window > 0 else "not stated",
+        "stop ids": ", ".join(map(str, result.stop_ids or ())) or "not known",
+        "thinking": _THINKING[result.thinking],
+        "clock": {True: "the template asks it", False: "the template does not ask it", None: "not tried"}[result.clock],
+        "BOS": "not tried" if result.bos is None else f"{result.bos} at the start of an input",
     }
     for name, value in facts.items():
         console.print(f"{name:>13}  {value}", markup=False, highlight=False, soft_wrap=True)
-    for finding in result["findings"]:
+    for finding in result.findings:
         console.print(f"{'note':>13}  {finding}", markup=False, highlight=False, soft_wrap=True)
-    console.print(f"\n{result['line']}", markup=False, highlight=False, soft_wrap=True)
+    console.print(f"\n{result.line}", markup=False, highlight=False, soft_wrap=True)

@@ -3,13 +3,25 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import msgspec
 from msgspec import UNSET
 
-from eval.extraction.downstream import downstream
-from eval.extraction.quality import Alignment, errors, in_common, linking, map_relations, relations, statuses, triples
+from eval.extraction.alignment import Alignment, in_common, map_relations
+from eval.extraction.downstream import Downstream, LeftOut, downstream
+from eval.extraction.quality import (
+    Errors,
+    Linking,
+    RelationComparison,
+    StatusCell,
+    TripleAgreement,
+    errors,
+    linking,
+    relations,
+    statuses,
+    triples,
+)
+from eval.results import Result
 from extract.frontends import extract
 from offline.config.experiment import ResolvedExperiment
 from offline.config.frontend import Frontend, GrammarForms
@@ -32,6 +44,28 @@ class Reference:
 
     name: str
     extraction: Extraction
+
+
+class Texts(Result, frozen=True):
+    """Distinct texts: those that are compared, and those that one side alone has."""
+
+    compared: int
+    only_extraction: int
+    only_reference: int
+
+
+class ExtractionComparison(Result, frozen=True):
+    """The extraction of a run beside a reference. downstream: what is left out alone, if the reference has no history whole."""
+
+    run: str
+    reference: str
+    texts: Texts
+    statuses: tuple[StatusCell, ...]
+    relations: RelationComparison
+    agreement: TripleAgreement
+    errors: Errors
+    linking: Linking
+    downstream: Downstream | LeftOut
 
 
 def find_reference(run: OpenRun, given: str) -> Reference:
@@ -60,8 +94,8 @@ def _find(run: OpenRun, given: str) -> Reference:
     return Reference(f"grammar:{grammar.name}", extract(run.data.histories, with_grammar(run.experiment, grammar)))
 
 
-def compare_extractions(run: OpenRun, reference: Reference, golds: Mapping[str, Sequence[str]] | None) -> dict[str, Any]:
-    """The comparison as `coldread extract --against --json` prints it; golds: None counts no gold answer.
+def compare_extractions(run: OpenRun, reference: Reference, golds: Mapping[str, Sequence[str]] | None) -> ExtractionComparison:
+    """The comparison of a run's extraction with a reference; golds: None counts no gold answer.
 
     Texts that both have are compared. Linking sees histories without the others; downstream, histories that hold any of them
     are left out with their questions.
@@ -82,21 +116,21 @@ def compare_extractions(run: OpenRun, reference: Reference, golds: Mapping[str, 
     )
     mapping = map_relations(pairs)
     alignment = Alignment(pairs, mapping)
-    result: dict[str, Any] = {
-        "run": str(run.path),
-        "reference": reference.name,
-        "texts": {
-            "compared": len(pairs),
-            "only_extraction": len(extraction.statements) - len(pairs),
-            "only_reference": len(reference.extraction.statements) - len(pairs),
-        },
-        "statuses": statuses(pairs),
-        "relations": relations(alignment, mapping),
-        "agreement": triples(pairs, mapping),
-        "errors": errors(alignment),
-        "linking": linking(cut, ours, theirs, alignment),
-        "downstream": {"questions_left_out": len(data.questions) - len(about)},
-    }
-    if about:
-        result["downstream"] |= downstream(whole, about, ours, theirs, alignment, run.experiment, golds)
-    return result
+    left_out = len(data.questions) - len(about)
+    return ExtractionComparison(
+        run=str(run.path),
+        reference=reference.name,
+        texts=Texts(
+            compared=len(pairs),
+            only_extraction=len(extraction.statements) - len(pairs),
+            only_reference=len(reference.extraction.statements) - len(pairs),
+        ),
+        statuses=statuses(pairs),
+        relations=relations(alignment, mapping),
+        agreement=triples(pairs, mapping),
+        errors=errors(alignment),
+        linking=linking(cut, ours, theirs, alignment),
+        downstream=downstream(whole, about, ours, theirs, alignment, run.experiment, golds, left_out)
+        if about
+        else LeftOut(left_out),
+    )

@@ -3,10 +3,10 @@
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
+from eval.results import Result
 from extract.frontends.edited_catalogue import relations_of
-from extract.frontends.records import CatalogueName, Draft
+from extract.frontends.records import CatalogueName, Draft, Example
 from extract.step import NAMES, read_drafts, read_names
 from offline.canonical import file_digest, write_bytes
 from offline.config.calls import EditedCatalogue, Extractor
@@ -14,6 +14,33 @@ from offline.config.yaml import dump_yaml
 from offline.errors import ConfigurationError, StateError
 from offline.records import StatementExtraction
 from offline.run.opened import OpenRun
+
+
+class CountedName(Result, frozen=True):
+    """A `CatalogueName` with the facts that the extraction has under it. compared_with: its `shown`."""
+
+    name: str
+    facts: int
+    into: str | None
+    calls: tuple[str, ...]
+    compared_with: tuple[str, ...]
+    fault: str | None
+    examples: tuple[Example, ...]
+
+
+class CatalogueRelation(Result, frozen=True):
+    """A relation, its facts by distinct text, and the names that it was found under."""
+
+    relation: str
+    facts: int
+    names: tuple[CountedName, ...]
+
+
+class Catalogue(Result, frozen=True):
+    """The relations of a run's extraction, in order of first appearance."""
+
+    run: str
+    relations: tuple[CatalogueRelation, ...]
 
 
 def groups(run: OpenRun) -> dict[str, list[CatalogueName]]:
@@ -55,30 +82,20 @@ def facts_by_name(statements: Sequence[StatementExtraction], drafts: Sequence[Dr
     return Counter(triple.relation for draft in kept for triple in draft.triples)
 
 
-def catalogue(run: OpenRun) -> list[dict[str, Any]]:
-    """What `coldread catalogue --json` prints: each relation with its facts, names, their facts, examples and mapping.
+def catalogue(run: OpenRun) -> Catalogue:
+    """Each relation with its facts, names, their facts, examples and mapping.
 
     Facts are those of the extraction, by distinct text; names.jsonl counts what a model read, which forms spare it.
     """
     grouped, statements = groups(run), run.extraction.statements
     of_relation = Counter(triple.relation for statement in statements for triple in statement.triples)
     of_name = facts_by_name(statements, read_drafts(run.step_folder("extraction")))
-    return [
-        {
-            "relation": relation,
-            "facts": of_relation[relation],
-            "names": [
-                {
-                    "name": name.name,
-                    "facts": of_name[name.name],
-                    "into": name.into,
-                    "calls": list(name.calls),
-                    "compared_with": list(name.shown),
-                    "fault": name.fault,
-                    "examples": [{"text": e.text, "subject": e.subject, "object": e.object} for e in name.examples],
-                }
-                for name in names
-            ],
-        }
+    relations = (
+        CatalogueRelation(relation, of_relation[relation], tuple(_counted(name, of_name[name.name]) for name in names))
         for relation, names in grouped.items()
-    ]
+    )
+    return Catalogue(str(run.path), tuple(relations))
+
+
+def _counted(name: CatalogueName, facts: int) -> CountedName:
+    return CountedName(name.name, facts, name.into, name.calls, name.shown, name.fault, name.examples)

@@ -8,13 +8,15 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from operator import add
-from typing import Any
 
 import msgspec
+from msgspec import UNSET, UnsetType
 
 from eval.analysis.coverage import Counts, Judge, Shown
 from eval.analysis.label_screens import walk
-from eval.extraction.quality import Alignment, earlier_stands
+from eval.extraction.alignment import Alignment
+from eval.extraction.quality import earlier_stands
+from eval.results import Result
 from offline.config.experiment import ResolvedExperiment
 from offline.freeze import freeze_memory, memories
 from offline.graph import Edge
@@ -35,7 +37,7 @@ CAUSES = {
 }
 
 
-class Lacking(msgspec.Struct, frozen=True):
+class Lacking(Result, frozen=True):
     """Why a question lacks a record that the reference shows: the record at fault, first on the way from an anchor."""
 
     question: str
@@ -43,6 +45,55 @@ class Lacking(msgspec.Struct, frozen=True):
     cause: str
     position: int
     text: str
+
+
+class Side(Result, frozen=True):
+    """The sums of `coverage.Counts` of cmc with one extraction; `cmc_keys` are the reference's records.
+
+    no_anchor: questions without an anchor. gold_in_evidence, gold_as_value: unset where the labels stay closed.
+    """
+
+    cmc_keys: int
+    cmc_keys_shown: int
+    complete: int
+    records: int
+    characters: int
+    truncated: int
+    fallbacks: int
+    no_anchor: int
+    gold_in_evidence: int | UnsetType = UNSET
+    gold_as_value: int | UnsetType = UNSET
+
+
+class DownstreamCell(Result, frozen=True):
+    """Questions of one hop class. reached: the reference reaches a record, so that they can be complete. causes: of `CAUSES`.
+
+    outdated: questions that an earlier value is shown to.
+    """
+
+    questions: int
+    reached: int
+    extraction: Side
+    reference: Side
+    outdated: int
+    causes: dict[str, int]
+
+
+class LeftOut(Result, frozen=True):
+    """questions_left_out: about histories that the reference does not have whole."""
+
+    questions_left_out: int
+
+
+class Downstream(LeftOut, frozen=True):
+    """cmc with either extraction, by hop class and in all; ids of the questions that are `outdated`, and why records are
+    lacking.
+    """
+
+    questions: int
+    by_hops: dict[str, DownstreamCell]
+    outdated: tuple[str, ...]
+    lacking: tuple[Lacking, ...]
 
 
 @dataclass(frozen=True)
@@ -65,11 +116,9 @@ def downstream(
     alignment: Alignment,
     experiment: ResolvedExperiment,
     golds: Mapping[str, Sequence[str]] | None,
-) -> dict[str, Any]:
-    """cmc with either extraction, by hop class and in all, and each question of which records are lacking.
-
-    golds: None counts no gold answer.
-    """
+    left_out: int = 0,
+) -> Downstream:
+    """What these questions are shown with either extraction. golds: None counts no gold answer. left_out: other questions."""
     asked: list[_Asked] = []
     settings, heading = experiment.settings, experiment.prompt.heading
     compiled = (memories(histories, questions, one, settings, heading) for one in (extraction, reference))
@@ -77,16 +126,17 @@ def downstream(
     judges = (Judge(extraction, labels), Judge(reference, labels))
     for (ours, about), (theirs, _) in zip(*compiled, strict=True):
         asked += _ask(ours, theirs, about, judges, alignment, experiment)
-    classes = dict.fromkeys(item.question.hop_class for item in asked)
+    classes: dict[str, None] = dict.fromkeys(item.question.hop_class for item in asked)
     cells = {name: _cell([item for item in asked if item.question.hop_class == name], golds is not None) for name in classes}
     if len(classes) > 1:
         cells["all"] = _cell(asked, golds is not None)
-    return {
-        "questions": len(asked),
-        "by_hops": cells,
-        "outdated": [item.question.id for item in asked if item.outdated],
-        "lacking": [msgspec.to_builtins(item.lacking) for item in asked if item.lacking is not None],
-    }
+    return Downstream(
+        questions_left_out=left_out,
+        questions=len(asked),
+        by_hops=cells,
+        outdated=tuple(item.question.id for item in asked if item.outdated),
+        lacking=tuple(item.lacking for item in asked if item.lacking is not None),
+    )
 
 
 def _ask(
@@ -157,22 +207,29 @@ def first_cause(
     return lacking("split" if outlived(steps[-1]) else "other", steps[-1])
 
 
-def _cell(asked: Sequence[_Asked], golds: bool) -> dict[str, Any]:
+def _cell(asked: Sequence[_Asked], golds: bool) -> DownstreamCell:
     causes = Counter(item.lacking.cause for item in asked if item.lacking is not None)
-    return {
-        "questions": len(asked),
-        # Of these the reference reaches a record, so that they can be complete.
-        "reached": sum(item.theirs.cmc_keys > 0 for item in asked),
-        "extraction": _side([item.ours for item in asked], [item.anchored[0] for item in asked], golds),
-        "reference": _side([item.theirs for item in asked], [item.anchored[1] for item in asked], golds),
-        "outdated": sum(item.outdated for item in asked),
-        "causes": {cause: causes[cause] for cause in CAUSES},
-    }
+    return DownstreamCell(
+        questions=len(asked),
+        reached=sum(item.theirs.cmc_keys > 0 for item in asked),
+        extraction=_side([item.ours for item in asked], [item.anchored[0] for item in asked], golds),
+        reference=_side([item.theirs for item in asked], [item.anchored[1] for item in asked], golds),
+        outdated=sum(item.outdated for item in asked),
+        causes={cause: causes[cause] for cause in CAUSES},
+    )
 
 
-def _side(counts: Sequence[Counts], anchored: Sequence[bool], golds: bool) -> dict[str, int]:
-    """The sums of one side; `cmc_keys` are the reference's records."""
-    names = ("cmc_keys", "cmc_keys_shown", "complete", "records", "characters", "truncated", "fallbacks")
+def _side(counts: Sequence[Counts], anchored: Sequence[bool], golds: bool) -> Side:
     total = reduce(add, counts)
-    gold = ("gold_in_evidence", "gold_as_value") if golds else ()
-    return {**{name: getattr(total, name) for name in (*names, *gold)}, "no_anchor": anchored.count(False)}
+    return Side(
+        cmc_keys=total.cmc_keys,
+        cmc_keys_shown=total.cmc_keys_shown,
+        complete=total.complete,
+        records=total.records,
+        characters=total.characters,
+        truncated=total.truncated,
+        fallbacks=total.fallbacks,
+        no_anchor=anchored.count(False),
+        gold_in_evidence=total.gold_in_evidence if golds else UNSET,
+        gold_as_value=total.gold_as_value if golds else UNSET,
+    )

@@ -1,214 +1,123 @@
 """How good an extraction is beside a reference: statuses, names of relations, triples, and which statements state one key.
 
-Pure functions of two extractions of the same statements. Facts are compared by entity keys, inside one statement; the names of
-relations differ, so those of the extraction are first mapped to those of the reference (`map_relations`).
+Pure functions of two extractions of the same statements, aligned.
 """
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
-from typing import Any, Literal
 
-import msgspec
-
+from eval.extraction.alignment import ERRORS, Alignment, Both, ErrorKind, Fact, Mapped, fact_of, mapped_name
+from eval.results import Result
 from offline.entity_keys import entity_key
 from offline.graph import Edge, Graph, Key, assertions, compile_graph
-from offline.records import Extraction, History, StatementExtraction, Triple
-
-# What the extraction and the reference made of one text.
-Both = tuple[StatementExtraction, StatementExtraction]
-# Subject's key, relation, object's key. A relation that is mapped to none is (its name,), which equals no name.
-Named = str | tuple[str]
-Fact = tuple[str, Named, str]
-
-ErrorKind = Literal["relation", "direction", "span", "missing", "unresolved", "no_fact", "extra"]
-ERRORS: dict[ErrorKind, str] = {
-    "relation": "the same subject and object, another relation",
-    "direction": "subject and object exchanged",
-    "span": "a subject or object that differs and overlaps",
-    "missing": "the statement has facts, this one not",
-    "unresolved": "the statement is left to the reader",
-    "no_fact": "the statement is taken to state nothing",
-    "extra": "a fact that the reference does not have",
-}
+from offline.records import Extraction, History, StatementExtraction, Status, Triple
 
 
-class Aligned(msgspec.Struct, frozen=True):
-    """A fact of the reference and the fact of the extraction that stands for it; kind: the error, None where they are equal."""
+class StatusCell(Result, frozen=True):
+    """Distinct texts that the two sides gave these statuses, with the reasons of each side, counted."""
 
-    kind: ErrorKind | None
+    extraction: Status
+    reference: Status
+    texts: int
+    extraction_reasons: dict[str, int]
+    reference_reasons: dict[str, int]
+
+
+class Part(Result, frozen=True):
+    """What a relation shares with one of the other side: how many facts, and the text of one."""
+
+    relation: str
+    facts: int
+    example: str
+
+
+class Spread(Result, frozen=True):
+    """A relation that goes with two or more of the other side, the largest part first."""
+
+    relation: str
+    parts: tuple[Part, ...]
+
+
+class RelationComparison(Result, frozen=True):
+    """unmapped: relations of the extraction that share no pair with the reference. merges: those whose facts come from two or
+    more of the reference; splits: the reverse.
+    """
+
+    mapping: tuple[Mapped, ...]
+    unmapped: tuple[str, ...]
+    merges: tuple[Spread, ...]
+    splits: tuple[Spread, ...]
+
+
+class Agreement(Result, frozen=True):
+    """Counts of what both sides have and of each side's; precision, recall, f1: percent, two decimals, None of nothing."""
+
+    both: int
+    extraction: int
+    reference: int
+    precision: float | None
+    recall: float | None
+    f1: float | None
+
+
+class TripleAgreement(Result, frozen=True):
+    """Agreement of facts, of (subject, object) whatever the relation, and of keys."""
+
+    triples: Agreement
+    pairs: Agreement
+    keys: Agreement
+
+
+class TripleError(Result, frozen=True):
+    """One error, with its statement."""
+
+    text: str
+    kind: ErrorKind
     extraction: Triple | None
     reference: Triple | None
 
 
-class Mapped(msgspec.Struct, frozen=True):
-    """A relation and the reference's that it shares most pairs of subject and object with: straight or exchanged so many."""
+class Errors(Result, frozen=True):
+    """Errors by kind, zeros too, and each of them."""
 
-    relation: str
-    reference: str
-    straight: int
-    exchanged: int
+    counts: dict[ErrorKind, int]
+    items: tuple[TripleError, ...]
 
 
-def in_common(extraction: Extraction, reference: Extraction) -> list[Both]:
-    """What both made of each text that both have, in the extraction's order."""
-    theirs = {statement.text: statement for statement in reference.statements}
-    return [(statement, theirs[statement.text]) for statement in extraction.statements if statement.text in theirs]
+class Overwritten(Result, frozen=True):
+    """Keys that the reference has with two or more objects, and what became of them (`OVERWRITTEN`)."""
+
+    keys: int
+    wins: int
+    contradictory: int
+    stale: int
+    lost: int
 
 
-def statuses(pairs: Iterable[Both]) -> list[dict[str, Any]]:
+class Linking(Result, frozen=True):
+    """pairs: agreement over all pairs of statements that state one key, summed over histories."""
+
+    pairs: Agreement
+    overwritten: Overwritten
+
+
+def statuses(pairs: Iterable[Both]) -> tuple[StatusCell, ...]:
     """The confusion of statuses over distinct texts, with the reasons that each side gives, counted."""
-    cells: dict[tuple[str, str], list[Both]] = {}
+    cells: dict[tuple[Status, Status], list[Both]] = {}
     for ours, theirs in pairs:
         cells.setdefault((ours.status, theirs.status), []).append((ours, theirs))
-    return [
-        {
-            "extraction": key[0],
-            "reference": key[1],
-            "texts": len(cells[key]),
-            "extraction_reasons": _reasons(ours for ours, _ in cells[key]),
-            "reference_reasons": _reasons(theirs for _, theirs in cells[key]),
-        }
-        for key in sorted(cells)
-    ]
+    return tuple(
+        StatusCell(*key, len(cell), _reasons(ours for ours, _ in cell), _reasons(theirs for _, theirs in cell))
+        for key, cell in sorted(cells.items(), key=lambda item: item[0])
+    )
 
 
 def _reasons(statements: Iterable[StatementExtraction]) -> dict[str, int]:
     return dict(Counter(statement.reason for statement in statements if statement.reason is not None).most_common())
 
 
-def _fact(triple: Triple, relation: Named) -> Fact:
-    return entity_key(triple.subject), relation, entity_key(triple.object)
-
-
-def map_relations(pairs: Iterable[Both]) -> dict[str, Mapped]:
-    """Each relation that shares a pair of subject and object with the reference in some statement: with which it shares most.
-
-    Pairs in the same and in exchanged order are counted apart, and the larger count decides. Ties: the reference relation with
-    fewer pairs, so that a part is not taken for its whole; then the same name; then the first name.
-    """
-    straight: Counter[tuple[str, str]] = Counter()
-    exchanged: Counter[tuple[str, str]] = Counter()
-    sizes: Counter[str] = Counter()
-    for ours, theirs in pairs:
-        wanted = {(entity_key(t.subject), t.relation, entity_key(t.object)) for t in theirs.triples}
-        sizes.update(relation for _, relation, _ in wanted)
-        for subject, name, target in {(entity_key(t.subject), t.relation, entity_key(t.object)) for t in ours.triples}:
-            for other, relation, end in wanted:
-                if (subject, target) == (other, end):
-                    straight[name, relation] += 1
-                elif (subject, target) == (end, other):
-                    exchanged[name, relation] += 1
-    candidates: dict[str, set[str]] = defaultdict(set)
-    for name, relation in (*straight, *exchanged):
-        candidates[name].add(relation)
-
-    def order(name: str, relation: str) -> tuple[int, int, bool, str]:
-        shared = max(straight[name, relation], exchanged[name, relation])
-        return -shared, sizes[relation], relation != name, relation
-
-    best = {name: min(found, key=lambda relation: order(name, relation)) for name, found in sorted(candidates.items())}
-    return {name: Mapped(name, of, straight[name, of], exchanged[name, of]) for name, of in best.items()}
-
-
-def _mapped(name: str, mapping: Mapping[str, Mapped]) -> Named:
-    return mapping[name].reference if name in mapping else (name,)
-
-
-def align(ours: StatementExtraction, theirs: StatementExtraction, mapping: Mapping[str, Mapped]) -> list[Aligned]:
-    """The facts of one statement side by side: each of the reference once, and each of the extraction that stands for none.
-
-    Equal facts first (several of the extraction may equal one of the reference, under names that are mapped alike); what is
-    left is paired one to one, kind after kind in the order of `ERRORS`, preferring the same relation, then statement order.
-    """
-    wanted: dict[Fact, Triple] = {}
-    for triple in theirs.triples:
-        wanted.setdefault(_fact(triple, triple.relation), triple)
-    given: dict[Fact, list[Triple]] = {}
-    for triple in ours.triples:
-        given.setdefault(_fact(triple, _mapped(triple.relation, mapping)), []).append(triple)
-    found = [Aligned(None, triple, wanted[fact]) for fact, same in given.items() if fact in wanted for triple in same]
-    rest = {fact: same[0] for fact, same in given.items() if fact not in wanted}
-    lacking = {fact: triple for fact, triple in wanted.items() if fact not in given}
-    for kind, fits in _FITS.items():
-        for fact, triple in tuple(lacking.items()):
-            candidates = [other for other in rest if fits(ours.text, rest[other], triple)]
-            if candidates:
-                same_relation = [other for other in candidates if other[1] == fact[1]]
-                found.append(Aligned(kind, rest.pop((same_relation or candidates)[0]), triple))
-                del lacking[fact]
-    why: ErrorKind = "missing" if ours.status == "facts" else ours.status
-    found += [Aligned(why, None, triple) for triple in lacking.values()]
-    return found + [Aligned("extra", triple, None) for triple in rest.values()]
-
-
-def _same(text: str, a: Triple, b: Triple) -> bool:
-    return (entity_key(a.subject), entity_key(a.object)) == (entity_key(b.subject), entity_key(b.object))
-
-
-def _exchanged(text: str, a: Triple, b: Triple) -> bool:
-    return (entity_key(a.subject), entity_key(a.object)) == (entity_key(b.object), entity_key(b.subject))
-
-
-def _overlapping(text: str, a: Triple, b: Triple) -> bool:
-    return all(
-        entity_key(ours) == entity_key(theirs) or _overlap(text, ours, theirs)
-        for ours, theirs in ((a.subject, b.subject), (a.object, b.object))
-    )
-
-
-def _overlap(text: str, a: str, b: str) -> bool:
-    """Whether some place of `a` in a text shares a character with some place of `b`."""
-    places = list(_places(text, b))
-    return any(start < other + len(b) and other < start + len(a) for start in _places(text, a) for other in places)
-
-
-def _places(text: str, part: str) -> Iterator[int]:
-    start = text.find(part)
-    while start >= 0:
-        yield start
-        start = text.find(part, start + 1)
-
-
-_FITS: dict[ErrorKind, Callable[[str, Triple, Triple], bool]] = {
-    "relation": _same,
-    "direction": _exchanged,
-    "span": _overlapping,
-}
-
-
-class Alignment:
-    """The facts of two extractions side by side, text by text."""
-
-    def __init__(self, pairs: Sequence[Both], mapping: Mapping[str, Mapped]) -> None:
-        self.texts = {ours.text: align(ours, theirs, mapping) for ours, theirs in pairs}
-        self._facts: dict[tuple[str, Fact], list[Aligned]] = {}
-        for text, found in self.texts.items():
-            for aligned in found:
-                if (triple := aligned.reference) is not None:
-                    self._facts.setdefault((text, _fact(triple, triple.relation)), []).append(aligned)
-
-    def of(self, text: str, edge: Edge) -> list[Aligned]:
-        """What became of an assertion of the reference, made by a statement with this text."""
-        return self._facts[text, (edge.subject, edge.relation, edge.target)]
-
-    def stands(self, text: str, edge: Edge, graph: Graph) -> bool:
-        """Whether what stands for it in the extraction is current in the extraction's graph."""
-        facts = [
-            _fact(found.extraction, found.extraction.relation) for found in self.of(text, edge) if found.extraction is not None
-        ]
-        current = (graph.current.get((subject, str(relation))) for subject, relation, _ in facts)
-        return any(
-            now is not None and now.position == edge.position and now.target == target
-            for now, (_, _, target) in zip(current, facts, strict=True)
-        )
-
-
-def relations(alignment: Alignment, mapping: Mapping[str, Mapped]) -> dict[str, Any]:
-    """The mapping, merges and splits, from facts that are equal or differ in relation or direction alone.
-
-    unmapped: relations of the extraction that share no pair with the reference. merges: those whose facts come from two or more
-    of the reference; splits: the reverse. Each with the facts of every part, and an example.
-    """
+def relations(alignment: Alignment, mapping: Mapping[str, Mapped]) -> RelationComparison:
+    """The mapping, merges and splits, from facts that are equal or differ in relation or direction alone."""
     parts: dict[tuple[str, str], list[str]] = {}
     for text, found in alignment.texts.items():
         for aligned in found:
@@ -220,45 +129,40 @@ def relations(alignment: Alignment, mapping: Mapping[str, Mapped]) -> dict[str, 
                 parts.setdefault((aligned.extraction.relation, aligned.reference.relation), []).append(text)
     used = {a.extraction.relation for found in alignment.texts.values() for a in found if a.extraction is not None}
     exchanged = {(theirs, ours): texts for (ours, theirs), texts in parts.items()}
-    return {
-        "mapping": [msgspec.to_builtins(mapped) for mapped in mapping.values()],
-        "unmapped": sorted(used - mapping.keys()),
-        "merges": _spread(parts),
-        "splits": _spread(exchanged),
-    }
+    unmapped = tuple(sorted(used - mapping.keys()))
+    return RelationComparison(tuple(mapping.values()), unmapped, merges=_spread(parts), splits=_spread(exchanged))
 
 
-def _spread(parts: Mapping[tuple[str, str], Sequence[str]]) -> list[dict[str, Any]]:
+def _spread(parts: Mapping[tuple[str, str], Sequence[str]]) -> tuple[Spread, ...]:
     """The first names that go with two or more second ones; the parts with most facts first."""
-    by_name: dict[str, list[tuple[str, Sequence[str]]]] = {}
+    by_name: dict[str, list[Part]] = {}
     for (name, part), texts in parts.items():
-        by_name.setdefault(name, []).append((part, texts))
-    return [
-        {
-            "relation": name,
-            "parts": [
-                {"relation": part, "facts": len(texts), "example": texts[0]}
-                for part, texts in sorted(found, key=lambda item: (-len(item[1]), item[0]))
-            ],
-        }
+        by_name.setdefault(name, []).append(Part(part, len(texts), texts[0]))
+    return tuple(
+        Spread(name, tuple(sorted(found, key=lambda part: (-part.facts, part.relation))))
         for name, found in sorted(by_name.items())
         if len(found) > 1
-    ]
+    )
 
 
-def agreement(both: int, extraction: int, reference: int) -> dict[str, Any]:
-    """Counts, and precision, recall and F1 in percent; None of nothing."""
-    shares = {"precision": (both, extraction), "recall": (both, reference), "f1": (2 * both, extraction + reference)}
-    return {
-        "both": both,
-        "extraction": extraction,
-        "reference": reference,
-        **{name: round(100 * count / of, 2) if of else None for name, (count, of) in shares.items()},
-    }
+def agreement(both: int, extraction: int, reference: int) -> Agreement:
+    """The agreement that these counts show."""
+    return Agreement(
+        both=both,
+        extraction=extraction,
+        reference=reference,
+        precision=_share(both, extraction),
+        recall=_share(both, reference),
+        f1=_share(2 * both, extraction + reference),
+    )
 
 
-def triples(pairs: Iterable[Both], mapping: Mapping[str, Mapped]) -> dict[str, Any]:
-    """Agreement of facts, of (subject, object) whatever the relation, and of keys; sets of each statement, summed."""
+def _share(count: int, of: int) -> float | None:
+    return round(100 * count / of, 2) if of else None
+
+
+def triples(pairs: Iterable[Both], mapping: Mapping[str, Mapped]) -> TripleAgreement:
+    """Agreement over the sets of each statement, summed."""
     parts: dict[str, Callable[[Fact], Hashable]] = {
         "triples": lambda fact: fact,
         "pairs": lambda fact: (fact[0], fact[2]),
@@ -266,23 +170,25 @@ def triples(pairs: Iterable[Both], mapping: Mapping[str, Mapped]) -> dict[str, A
     }
     sums = {name: [0, 0, 0] for name in parts}
     for ours, theirs in pairs:
-        given = {_fact(triple, _mapped(triple.relation, mapping)) for triple in ours.triples}
-        wanted = {_fact(triple, triple.relation) for triple in theirs.triples}
+        given = {fact_of(triple, mapped_name(triple.relation, mapping)) for triple in ours.triples}
+        wanted = {fact_of(triple, triple.relation) for triple in theirs.triples}
         for name, part in parts.items():
             a, b = set(map(part, given)), set(map(part, wanted))
             for index, count in enumerate((len(a & b), len(a), len(b))):
                 sums[name][index] += count
-    return {name: agreement(*counts) for name, counts in sums.items()}
+    return TripleAgreement(**{name: agreement(*counts) for name, counts in sums.items()})
 
 
-def errors(alignment: Alignment) -> dict[str, Any]:
+def errors(alignment: Alignment) -> Errors:
     """Errors by kind, zeros too, and each of them with its statement."""
-    found = [(text, aligned) for text, facts in alignment.texts.items() for aligned in facts if aligned.kind is not None]
-    counts = Counter(aligned.kind for _, aligned in found)
-    return {
-        "counts": {kind: counts[kind] for kind in ERRORS},
-        "items": [{"text": text, **msgspec.to_builtins(aligned)} for text, aligned in found],
-    }
+    items = tuple(
+        TripleError(text, found.kind, found.extraction, found.reference)
+        for text, facts in alignment.texts.items()
+        for found in facts
+        if found.kind is not None
+    )
+    counts = Counter(error.kind for error in items)
+    return Errors({kind: counts[kind] for kind in ERRORS}, items)
 
 
 def linked_pairs(stated: Iterable[tuple[frozenset[Key], frozenset[Key]]]) -> tuple[int, int, int]:
@@ -327,13 +233,10 @@ OVERWRITTEN = {
 }
 
 
-def linking(
-    histories: Iterable[History], extraction: Extraction, reference: Extraction, alignment: Alignment
-) -> dict[str, Any]:
+def linking(histories: Iterable[History], extraction: Extraction, reference: Extraction, alignment: Alignment) -> Linking:
     """Do two statements of one history state the same key? And what became of keys that were overwritten?
 
-    pairs: agreement over all pairs of statements, summed over histories; names of relations need no mapping here. overwritten:
-    keys that the reference has with two or more objects, by what is current of them in the extraction's graph (`OVERWRITTEN`).
+    Names of relations need no mapping here. What became of a key is what is current of it in the extraction's graph.
     """
     ours, theirs = _keys_by_text(extraction), _keys_by_text(reference)
     sums = [0, 0, 0]
@@ -342,10 +245,7 @@ def linking(
         counts = linked_pairs((ours[s.text], theirs[s.text]) for s in history.statements)
         sums = [a + b for a, b in zip(sums, counts, strict=True)]
         outcomes.update(_outcomes(history, extraction, reference, alignment))
-    return {
-        "pairs": agreement(*sums),
-        "overwritten": {"keys": outcomes.total(), **{name: outcomes[name] for name in OVERWRITTEN}},
-    }
+    return Linking(agreement(*sums), Overwritten(keys=outcomes.total(), **{name: outcomes[name] for name in OVERWRITTEN}))
 
 
 def _outcomes(history: History, extraction: Extraction, reference: Extraction, alignment: Alignment) -> Iterator[str]:

@@ -3,19 +3,41 @@
 One panel a hop class (and reader, or view), so that the page arranges them as its width allows.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Literal
 
+import msgspec
+from msgspec import UNSET, UnsetType
+
+from eval.analysis.main_table import TableRow
 from eval.metrics import HEADLINE
 from eval.report.drawing import bars, by_length, intervals, scatter
 from eval.report.source import Source
 from eval.statistics import Pairs, count_pairs
+from offline.records import HopClass
 
 # Hop classes in words.
 HOPS = {"sh": "single-hop", "mh": "multi-hop", "all": "all questions"}
 
-Row = dict[str, Any]
+
+class Point(msgspec.Struct, frozen=True):
+    """An accuracy of one hop class as it is drawn: percentages, and as text in `told`. input: mean of a question, in `unit`.
+
+    shown: questions with a gold in their evidence, percent; unset for a pipeline, which has no evidence but what it retrieves.
+    """
+
+    view: str
+    reader: str
+    length: str | None
+    hop_class: HopClass
+    percent: float
+    told: str
+    low: float
+    high: float
+    input: float
+    unit: str
+    shown: float | UnsetType = UNSET
 
 
 @dataclass(frozen=True)
@@ -38,11 +60,10 @@ class Figure:
     narrow: bool = False
 
 
-def figures(source: Source, rows: Sequence[Row], gold_shown: dict[tuple[str, str], tuple[int, int]]) -> list[Figure]:
+def figures(source: Source, rows: Sequence[TableRow], gold_shown: dict[tuple[str, str], tuple[int, int]]) -> list[Figure]:
     """All figures. rows: of the main table, by length too; gold_shown: (view, hop class) -> questions with a gold, of all."""
-    pooled = [row for row in rows if row["length"] is None]
-    lengths = list(dict.fromkeys(row["length"] for row in rows if row["length"] is not None))
-    points = [_point(row, hop_class) for row in pooled for hop_class in row["accuracy"]]
+    lengths = list(dict.fromkeys(row.length for row in rows if row.length is not None))
+    points = [point for row in rows if row.length is None for point in _points(row, gold_shown)]
     drawn = [
         Figure(
             "Accuracy of each view",
@@ -52,7 +73,7 @@ def figures(source: Source, rows: Sequence[Row], gold_shown: dict[tuple[str, str
         )
     ]
     if len(lengths) > 1:
-        apart = [_point(row, hop_class) for row in rows if row["length"] is not None for hop_class in row["accuracy"]]
+        apart = [point for row in rows if row.length is not None for point in _points(row, {})]
         drawn.append(
             Figure(
                 "Accuracy by history length",
@@ -66,39 +87,36 @@ def figures(source: Source, rows: Sequence[Row], gold_shown: dict[tuple[str, str
         Figure(
             "What the input costs",
             "Mean input of a question against percent right.",
-            tuple(_scatter(source, points, "input", lambda point: f"mean input, {point['unit']}", log=True)),
+            tuple(_scatter(source, points, "input")),
         )
     )
-    # A pipeline has no evidence but what it comes to retrieve.
-    held = [point for point in points if (point["view"], point["hop_class"]) in gold_shown]
-    for point in held:
-        shown, of = gold_shown[point["view"], point["hop_class"]]
-        point["shown"] = 100 * shown / of
     drawn.append(
         Figure(
             "What the evidence holds",
             "Questions with a gold in their evidence, in percent, against percent right; on the dashed line the two are equal.",
-            tuple(_scatter(source, held, "shown", lambda point: "gold in the evidence, %", log=False)),
+            tuple(_scatter(source, [point for point in points if point.shown is not UNSET], "shown")),
         )
     )
     drawn += _paired(source)
     return [figure for figure in drawn if figure.panels]
 
 
-def _point(row: Row, hop_class: str) -> Row:
-    found = row["accuracy"][hop_class]
-    return {
-        "view": row["view"],
-        "reader": row["reader"],
-        "length": row["length"],
-        "hop_class": hop_class,
-        "percent": 100 * found["correct"] / found["questions"],
-        "told": found["percent"],
-        "low": float(found["low"]),
-        "high": float(found["high"]),
-        "input": max(row["input_mean"], 1),
-        "unit": row["unit"],
-    }
+def _points(row: TableRow, gold_shown: Mapping[tuple[str, str], tuple[int, int]]) -> Iterator[Point]:
+    for hop_class, found in row.accuracy.items():
+        shown, of = gold_shown.get((row.view, hop_class), (0, 0))
+        yield Point(
+            view=row.view,
+            reader=row.reader,
+            length=row.length,
+            hop_class=hop_class,
+            percent=100 * found.correct / found.questions,
+            told=found.percent,
+            low=float(found.low),
+            high=float(found.high),
+            input=max(row.input_mean, 1),
+            unit=row.unit,
+            shown=100 * shown / of if of else UNSET,
+        )
 
 
 def by_number(length: str) -> tuple[float, str]:
@@ -111,31 +129,39 @@ def by_number(length: str) -> tuple[float, str]:
         return float("inf"), length
 
 
-def _by_view(source: Source, points: Sequence[Row]) -> Iterator[Panel]:
+def _by_view(source: Source, points: Sequence[Point]) -> Iterator[Panel]:
     for hop_class in source.hop_classes:
-        rows = [point for point in points if point["hop_class"] == hop_class]
-        yield Panel(HOPS[hop_class], _words(rows), intervals(rows, source.views, source.readers))
+        drawn = [point for point in points if point.hop_class == hop_class]
+        yield Panel(HOPS[hop_class], _words(drawn), intervals(_data(drawn), source.views, source.readers))
 
 
-def _by_length(source: Source, points: Sequence[Row], lengths: Sequence[str]) -> Iterator[Panel]:
+def _by_length(source: Source, points: Sequence[Point], lengths: Sequence[str]) -> Iterator[Panel]:
     for hop_class in source.hop_classes:
         for view in source.views:
-            rows = [point for point in points if (point["hop_class"], point["view"]) == (hop_class, view)]
-            if rows:
-                drawn = by_length(rows, lengths, source.readers)
-                yield Panel(f"{view}, {HOPS[hop_class]}", _words(rows, with_length=True), drawn)
+            drawn = [point for point in points if (point.hop_class, point.view) == (hop_class, view)]
+            if drawn:
+                svg = by_length(_data(drawn), lengths, source.readers)
+                yield Panel(f"{view}, {HOPS[hop_class]}", _words(drawn, with_length=True), svg)
 
 
-def _scatter(source: Source, points: Sequence[Row], field: str, title: Callable[[Row], str], *, log: bool) -> Iterator[Panel]:
-    """A panel of each hop class and reader."""
+def _scatter(source: Source, points: Sequence[Point], field: Literal["input", "shown"]) -> Iterator[Panel]:
+    """A panel of each hop class and reader; sizes of the input are drawn on a logarithmic axis."""
     for hop_class in source.hop_classes:
         for index, reader in enumerate(source.readers):
-            rows = [point for point in points if (point["hop_class"], point["reader"]) == (hop_class, reader)]
-            if rows:
-                caption = f"{reader}, {HOPS[hop_class]}" if len(source.readers) > 1 else HOPS[hop_class]
-                unit = rows[0]["unit"] if log else "%"
-                words = "; ".join(f"{row['view']}: {row[field]:.1f} {unit}, {row['told']} % right" for row in rows)
-                yield Panel(caption, words, scatter(rows, field, title(rows[0]), index, log=log))
+            drawn = [point for point in points if (point.hop_class, point.reader) == (hop_class, reader)]
+            if not drawn:
+                continue
+            log = field == "input"
+            unit, title = (drawn[0].unit, f"mean input, {drawn[0].unit}") if log else ("%", "gold in the evidence, %")
+            words = "; ".join(f"{p.view}: {p.input if log else p.shown:.1f} {unit}, {p.told} % right" for p in drawn)
+            caption = f"{reader}, {HOPS[hop_class]}" if len(source.readers) > 1 else HOPS[hop_class]
+            yield Panel(caption, words, scatter(_data(drawn), field, title, index, log=log))
+
+
+def _data(points: Sequence[Point]) -> list[dict[str, str | float]]:
+    """Points as altair takes them."""
+    data: list[dict[str, str | float]] = msgspec.to_builtins(points)
+    return data
 
 
 def _paired(source: Source) -> Iterator[Figure]:
@@ -183,9 +209,9 @@ def _bars(groups: dict[tuple[str, str], dict[str, Pairs]], first: str, captions:
             yield Panel(caption, f"{first} against {told}", drawn)
 
 
-def _words(rows: Iterable[Row], *, with_length: bool = False) -> str:
+def _words(points: Iterable[Point], *, with_length: bool = False) -> str:
     return "; ".join(
-        f"{row['view']}{', ' + row['length'] if with_length else ''}, {row['reader']}: {row['told']} % ({row['low']:.2f} to "
-        f"{row['high']:.2f})"
-        for row in rows
+        f"{point.view}{f', {point.length}' if with_length else ''}, {point.reader}: {point.told} % ({point.low:.2f} to "
+        f"{point.high:.2f})"
+        for point in points
     )

@@ -11,9 +11,11 @@ from collections import defaultdict
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from eval.analysis.coverage import Judged
 from eval.analysis.label_audit import audit_labels
-from eval.analysis.main_table import main_table
+from eval.analysis.main_table import MainTable, main_table
 from eval.analysis.provenance import extracted_by, extraction_words
 from eval.metrics import HEADLINE
 from eval.report.figures import HOPS, figures
@@ -24,7 +26,6 @@ from eval.results import Result
 from eval.typeset.grid import Grid
 from eval.typeset.main_table import grids
 from offline.canonical import write_bytes
-from offline.config.models import pin_text
 from offline.errors import needs
 from offline.loaders import kind_of
 from offline.run.folder import REPORT
@@ -66,15 +67,15 @@ def write_report(run: OpenRun, out: Path | None = None) -> Report:
 def make_page(source: Source) -> bytes:
     """The page of a scored run."""
     run = source.scored.run
-    table = main_table(source.scored, HEADLINE, True, False)
+    table = main_table(source.scored, HEADLINE, by_length=True)
     audit = audit_labels(run, source.golds, (), source.all_scores)
     islands = Islands(source, audit.findings)
     return _render(
         title=source.scored.experiment.name,
         facts=_facts(source),
-        readers=_readers(source, table),
+        readers=table.readers,
         tables=_tables(source, table),
-        figures=figures(source, table["rows"], _gold_shown(islands.judged)),
+        figures=figures(source, table.rows, _gold_shown(islands.judged)),
         series=range(1, 7),
         reader_names=source.readers,
         sensitivity=sensitivity_grid(audit),
@@ -131,23 +132,11 @@ def _facts(source: Source) -> list[tuple[str, str]]:
     ]
 
 
-def _readers(source: Source, table: dict[str, Any]) -> list[dict[str, Any]]:
-    return [
-        {
-            "name": plan.reader.name,
-            "model": pin_text(plan.reader.model),
-            "engine": plan.reader.engine,
-            **{key: table["readers"][plan.reader.name][key] for key in ("sealed_blind", "root", "requests", "seconds")},
-        }
-        for plan in source.scored.experiment.readers
-    ]
-
-
-def _tables(source: Source, table: dict[str, Any]) -> list[tuple[str, Grid]]:
-    pooled = {**table, "rows": [row for row in table["rows"] if row["length"] is None]}
-    views, readers = grids(pooled)
+def _tables(source: Source, table: MainTable) -> list[tuple[str, Grid]]:
+    pooled = tuple(row for row in table.rows if row.length is None)
+    views, readers = grids(msgspec.structs.replace(table, rows=pooled))
     found = [("Main table", views), ("Readers", readers)]
-    if len({row["length"] for row in table["rows"]}) > 2:  # None, and more than one length
+    if len({row.length for row in table.rows}) > 2:  # None, and more than one length
         found.insert(1, ("Main table by history length", grids(table)[0]))
     more = (("Contrasts", contrast_grid(source)), ("Interactions", interaction_grid(source)))
     return found + [(heading, grid) for heading, grid in more if grid is not None]

@@ -5,9 +5,10 @@ from collections.abc import Sequence
 import msgspec
 from msgspec import UNSET
 
-from eval.records import Contrast, Interaction
+from eval.analysis.contrasts import Contrast, ContrastSummary, Interaction
+from eval.results import as_json
 from eval.statistics import REPLICATES, SEED
-from eval.typeset.grid import Entry, Grid, Row
+from eval.typeset.grid import Entry, Grid, Row, comma_separated, typeset
 from eval.wording import NO_WIDTH, NO_WIDTH_NOTE
 
 _NOTE = (
@@ -20,6 +21,16 @@ _FALLBACK = (
     "fallback: questions of which that side's packet shows latest_state or raw_history and not the view's own choice, because "
     "it chose nothing or a record is unresolved."
 )
+
+
+def render(result: ContrastSummary, form: str) -> str:
+    """The contrasts in markdown, latex, csv (without interactions) or json."""
+    if form == "json":
+        return as_json(result) + "\n"
+    if form == "csv":
+        return comma_separated(flat(result.contrasts))
+    crossed = [interaction_grid(result.interactions)] if result.interactions else []
+    return typeset(form, [contrast_grid([result.contrasts]), *crossed])
 
 
 def contrast_grid(groups: Sequence[Sequence[Contrast]]) -> Grid:
@@ -78,7 +89,7 @@ def interaction_grid(rows: Sequence[Interaction]) -> Grid:
 
 def flat(rows: Sequence[Contrast]) -> Grid:
     """Every field of a contrast in a column of its own, under the names of the JSON; what is rarely set only where it is."""
-    names = [name for name in Contrast.__struct_fields__ if name not in ("format", "fallbacks", "no_width")]
+    names = [name for name in Contrast.__struct_fields__ if name not in ("format", "fallbacks", "no_width", "evidence")]
     fallback, width = _any_fallback(rows), _any_no_width(rows)
     headings = (*names, *(("fallback_a", "fallback_b") if fallback else ()), *["no_width"] * width)
 

@@ -3,6 +3,7 @@
 import csv
 import io
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from eval.wording import printable
@@ -39,6 +40,11 @@ class Grid:
     groups: tuple[tuple[Row, ...], ...]
     words: int
     notes: tuple[str, ...] = ()
+
+
+def typeset(form: str, grids: Iterable[Grid]) -> str:
+    """Grids one below the other, in LaTeX or in Markdown."""
+    return "\n".join(map(latex if form == "latex" else markdown, grids))
 
 
 def markdown(grid: Grid) -> str:

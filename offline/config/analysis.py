@@ -30,6 +30,11 @@ class DeclaredContrast(Record, frozen=True):
         """What tells it from another one: B against A is the same test as A against B."""
         return frozenset((self.a, self.b)), self.reader, self.view, self.population
 
+    @property
+    def views(self) -> tuple[str, str]:
+        """The view of A and that of B."""
+        return (self.a, self.b) if self.view is None else (self.view, self.view)
+
 
 class DeclaredInteraction(Record, frozen=True):
     """(a - b) - (c - d) of four views of `reader` (of each one that reads all four, if none is named), over a population."""

@@ -11,6 +11,7 @@ from types import ModuleType
 from typing import Any
 
 from offline.errors import EngineError, guarded
+from offline.packages import FILE as LAUNCHER
 from readers.process.worker import cure, die_with_parent
 
 # call(method, *arguments): calls a method of the model in its process.
@@ -28,7 +29,7 @@ def model_process(load: Callable[..., Any], *arguments: Any, whose: str) -> Iter
 
         def run(function: Callable[..., Any], *values: Any) -> Any:
             try:
-                with _without_main():
+                with _launcher_as_main():
                     future = pool.submit(_run, whose, function, *values)
                 return future.result()
             except BrokenProcessPool as error:
@@ -42,9 +43,10 @@ def model_process(load: Callable[..., Any], *arguments: Any, whose: str) -> Iter
 
 
 @contextmanager
-def _without_main() -> Iterator[None]:
-    """Start a process that does not run the caller's script once more, as it would to find there what it is sent."""
+def _launcher_as_main() -> Iterator[None]:
+    """Let a process that starts run offline/packages.py first, where it would run the caller's script once more."""
     main, sys.modules["__main__"] = sys.modules["__main__"], ModuleType("__main__")
+    sys.modules["__main__"].__file__ = str(LAUNCHER)
     try:
         yield
     finally:

@@ -1,12 +1,14 @@
 """Encoding once more, with another batch size or on another machine: which vectors, scores and rankings come out otherwise."""
 
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
+import msgspec
 import numpy as np
+from msgspec import UNSET, UnsetType
 from msgspec.structs import replace
 
 from offline.canonical import read_record
@@ -16,10 +18,10 @@ from offline.observer import SILENT, Observer
 from offline.passages import Passage
 from offline.run.opened import OpenRun
 from offline.run.steps import model_work
-from offline.vectors import PairScores, Retrieval, Scores, TextRow, Vectors
+from offline.vectors import Retrieval, Scores, Vectors
 from offline.views import ModelWork
 from offline.views.retrieval import ranking_views
-from readers.encoders.encode import ENCODER, RERANKER, Encoding, encode_texts, score_pairs
+from readers.encoders.encode import ENCODER, RERANKER, EncodedTexts, Encoding, encode_texts, score_pairs
 from readers.models.pins import identify, kind_of, locate
 from readers.records import Encoded, Model, RerankedBy
 
@@ -39,7 +41,42 @@ class Changed:
         self.chosen += {passage.text for passage in before} != {passage.text for passage in after}
 
 
-def recheck(run: OpenRun, batch_size: int | None, observer: Observer = SILENT) -> dict[str, dict[str, Any]]:
+class ModelRecheck(msgspec.Struct, frozen=True, kw_only=True):
+    """A model that made its outputs again. identical: outputs that are the same to the last bit.
+
+    largest_difference: of a coordinate of two vectors, or of two scores.
+    """
+
+    name: str
+    batch_size: int
+    device: str
+    identical: int
+    largest_difference: float
+
+
+class EncoderRecheck(ModelRecheck, frozen=True, kw_only=True):
+    """The vectors of so many texts."""
+
+    texts: int
+
+
+class RerankerRecheck(ModelRecheck, frozen=True, kw_only=True):
+    """The scores of so many pairs."""
+
+    pairs: int
+
+
+class Recheck(msgspec.Struct, frozen=True, kw_only=True):
+    """What came out otherwise; the changed rankings are by view."""
+
+    run: str
+    step: Literal["encode"] = "encode"
+    encoder: EncoderRecheck | UnsetType = UNSET
+    reranker: RerankerRecheck | UnsetType = UNSET
+    rankings: dict[str, Changed]
+
+
+def recheck(run: OpenRun, batch_size: int | None, observer: Observer = SILENT) -> Recheck:
     """Encode and score all texts of a run again and compare; nothing of the run is changed.
 
     batch_size: in the place of the models' own. A view of vectors is ranked by the new vectors, a reranked one by the new
@@ -50,7 +87,9 @@ def recheck(run: OpenRun, batch_size: int | None, observer: Observer = SILENT) -
     work, stored = model_work(run.experiment), run.retrieval
     if not work.units and not work.stages:
         raise ConfigurationError(f"{run.path}: no view of this run needs a model; there is nothing to encode again")
-    fresh, models = stored, {}
+    fresh = stored
+    of_encoder: EncoderRecheck | UnsetType = UNSET
+    of_reranker: RerankerRecheck | UnsetType = UNSET
     with tempfile.TemporaryDirectory(prefix="coldread-encode-") as name:
         job = Encoding(run, Path(name) / "journal", observer.task("encode", "again", "texts"))
         encoder, reranker = stored.settings.encoder, stored.settings.reranker
@@ -58,17 +97,14 @@ def recheck(run: OpenRun, batch_size: int | None, observer: Observer = SILENT) -
             before = read_record(run.step_folder("vectors") / ENCODER, Encoded)
             made = encode_texts(job, _sized(encoder, batch_size), *_located(encoder, before.model))
             fresh = Retrieval(stored.settings, Vectors(made.rows, made.matrix, made.chunks), stored.scores)
-            models["encoder"] = {
-                **_facts(made.facts.encoder, made.facts.environment),
-                **_vectors(stored.vectors, made.rows, made.matrix),
-            }
+            of_encoder = _vectors(made, stored.vectors.raw(made.rows))
         if stored.scores is not None and reranker is not None:
             scored = read_record(run.step_folder("reranked") / RERANKER, RerankedBy)
             facts, pairs = score_pairs(job, _sized(reranker, batch_size), *_located(reranker, scored.model))
-            again = Scores(pairs)
-            models["reranker"] = {**_facts(facts.reranker, facts.environment), **_scores(stored.scores, pairs)}
-            fresh = Retrieval(stored.settings, fresh.vectors, again)
-        return {**models, "rankings": _rankings(job, stored, fresh)}
+            of_reranker = _scores(facts, list(stored.scores.beside(pairs)))
+            fresh = Retrieval(stored.settings, fresh.vectors, Scores(pairs))
+        rankings = _rankings(job, stored, fresh)
+        return Recheck(run=str(run.path), encoder=of_encoder, reranker=of_reranker, rankings=rankings)
 
 
 def _sized(model: Any, batch_size: int | None) -> Any:
@@ -87,30 +123,31 @@ def _located(pinned: Encoder | Reranker, before: Model) -> tuple[Path, Model]:
     return folder, model
 
 
-def _facts(model: Encoder | Reranker, environment: Mapping[str, str]) -> dict[str, Any]:
-    return {"name": model.name, "batch_size": model.batch_size, "device": environment["device"]}
+def _vectors(made: EncodedTexts, before: Any) -> EncoderRecheck:
+    """Against the vectors before: a row a text."""
+    return EncoderRecheck(
+        name=made.facts.encoder.name,
+        batch_size=made.facts.encoder.batch_size,
+        device=made.facts.environment["device"],
+        texts=len(made.rows),
+        identical=int((before == made.matrix).all(axis=1).sum()),
+        largest_difference=float(np.abs(before - made.matrix).max(initial=0.0)),
+    )
 
 
-def _vectors(stored: Vectors, rows: list[TextRow], matrix: Any) -> dict[str, Any]:
-    """How many vectors are the same to the last bit, and the largest difference of a coordinate."""
-    before = stored.raw(rows)
-    return {
-        "texts": len(rows),
-        "identical": int((before == matrix).all(axis=1).sum()),
-        "largest_difference": float(np.abs(before - matrix).max(initial=0.0)),
-    }
+def _scores(facts: RerankedBy, both: Sequence[tuple[float, float]]) -> RerankerRecheck:
+    """Each pair's score before, and after."""
+    return RerankerRecheck(
+        name=facts.reranker.name,
+        batch_size=facts.reranker.batch_size,
+        device=facts.environment["device"],
+        pairs=len(both),
+        identical=sum(before == after for before, after in both),
+        largest_difference=max((abs(before - after) for before, after in both), default=0.0),
+    )
 
 
-def _scores(stored: Scores, pairs: list[PairScores]) -> dict[str, Any]:
-    both = [(before, after) for before, after in stored.beside(pairs)]
-    return {
-        "pairs": len(both),
-        "identical": sum(before == after for before, after in both),
-        "largest_difference": max((abs(before - after) for before, after in both), default=0.0),
-    }
-
-
-def _rankings(job: Encoding, stored: Retrieval, fresh: Retrieval) -> dict[str, dict[str, int]]:
+def _rankings(job: Encoding, stored: Retrieval, fresh: Retrieval) -> dict[str, Changed]:
     """By view: of those that rank by a model and are not matched to a length, which show the same passages in other amounts."""
     views = {name: view for name, view in ranking_views(job.run.experiment.views).items() if view.needs != ModelWork()}
     counts = {name: Changed() for name in views}
@@ -122,4 +159,4 @@ def _rankings(job: Encoding, stored: Retrieval, fresh: Retrieval) -> dict[str, d
             for name, view in views.items():
                 again = reranked if view.needs.stages else after
                 counts[name].add(view.ranked(before, question), view.ranked(again, question))
-    return {name: vars(count) for name, count in counts.items()}
+    return counts

@@ -16,6 +16,7 @@ import msgspec
 from offline.canonical import encode
 from offline.config.models import Reader
 from offline.errors import AlteredError, ConfigurationError, EngineError, GuardError, ModelError, StateError
+from offline.packages import FILE as LAUNCHER
 from offline.run.opened import OpenRun
 from readers.engines import EngineStart, gpus_of_process
 from readers.process import worker
@@ -186,7 +187,7 @@ def start_process(reader: Reader, number: int = 0) -> Iterator[Process]:
     }
     with tempfile.TemporaryFile() as errors:
         process = subprocess.Popen(
-            [sys.executable, "-P", "-m", "readers.process.worker"],
+            [sys.executable, "-P", str(LAUNCHER), "readers.process.worker"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=errors,

@@ -1,6 +1,6 @@
 """The process of one reader: token ids come in on a pipe, token ids go out on a pipe.
 
-It is started by parent.py as `python -m readers.process.worker`, knows no path of the run except the ones it must not open,
+It is started by parent.py through offline/packages.py, knows no path of the run except the ones it must not open,
 and ends when its input ends. Whatever a library prints goes to standard error.
 """
 
@@ -151,7 +151,3 @@ def main() -> None:
     os.dup2(nothing, 0)
     os.dup2(2, 1)
     serve(source, sink)
-
-
-if __name__ == "__main__":
-    main()

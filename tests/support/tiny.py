@@ -1,4 +1,4 @@
-"""Tiny real parts: a byte-level tokenizer, a randomly initialised Llama, and runs that they read in a second or two."""
+"""Tiny real parts: a byte-level tokenizer, model folders with and without weights, and runs that are read in no time."""
 
 import contextlib
 import io
@@ -42,6 +42,27 @@ def make_tokenizer(folder: Path, *, template: str = TEMPLATE) -> None:
     fast.save_pretrained(folder)
 
 
+def make_folder(
+    folder: Path, *, template: str = TEMPLATE, window: int = 4096, generation: dict[str, object] | None = None
+) -> Path:
+    """A model folder whose weights are none: all that reading takes but for an engine that computes with them.
+
+    `generation` becomes its generation_config.json.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    make_tokenizer(folder, template=template)
+    config = {
+        **{"model_type": "llama", "architectures": ["LlamaForCausalLM"], "dtype": "float32", "vocab_size": len(SPECIALS) + 256},
+        **{"hidden_size": 8, "intermediate_size": 8, "num_hidden_layers": 1, "num_attention_heads": 1},
+        **{"max_position_embeddings": window, "bos_token_id": 0, "eos_token_id": 1, "pad_token_id": 5},
+    }
+    (folder / "config.json").write_text(json.dumps(config))
+    (folder / "model.safetensors").write_bytes(b"\x02\0\0\0\0\0\0\0{}")
+    if generation is not None:
+        (folder / "generation_config.json").write_text(json.dumps(generation))
+    return folder
+
+
 def make_model(
     folder: Path,
     *,
@@ -51,15 +72,14 @@ def make_model(
     twins: bool = False,
     generation: dict[str, object] | None = None,
 ) -> Path:
-    """A model folder of random weights, 60,000 at `hidden` 32 (vLLM wants 128: heads of 32).
+    """The same with random weights, 60,000 at `hidden` 32 (vLLM wants 128: heads of 32).
 
-    `twins`: the logits of token 2i and 2i+1 are always equal. `generation` becomes its generation_config.json.
+    `twins`: the logits of token 2i and 2i+1 are always equal.
     """
     import torch
     from transformers import LlamaConfig, LlamaForCausalLM
 
-    folder.mkdir(parents=True, exist_ok=True)
-    make_tokenizer(folder, template=template)
+    make_folder(folder, template=template, window=window)
     torch.manual_seed(3)
     config = LlamaConfig(
         vocab_size=len(SPECIALS) + 256,
@@ -145,15 +165,9 @@ def write_rows(folder: Path, rows: list[dict[str, object]] | None = None) -> Pat
 
 
 def write_experiment(folder: Path, model: Path, **changes: object) -> Path:
-    """An experiment over the plain rows with one tiny reader; `changes` replace top-level keys."""
+    """An experiment over the plain rows with one reader that needs no weights; `changes` replace top-level keys."""
     (folder / "homes.yaml").write_text(GRAMMAR)
-    reader = {
-        "name": "tiny",
-        "engine": "transformers",
-        "model": {"folder": str(model)},
-        "batch_size": 2,
-        "output_cap": 12,
-    }
+    reader = {"name": "tiny", "engine": "digest", "model": {"folder": str(model)}, "batch_size": 2, "output_cap": 12}
     experiment = {
         "name": "homes",
         "data": {"kind": "plain"},

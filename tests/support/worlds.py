@@ -6,6 +6,7 @@ Nothing here computes an expected value; tests write those beside their own case
 import hashlib
 import os
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import msgspec
@@ -15,7 +16,9 @@ from eval.labels import factconsolidation_labels
 from extract.frontends import extract
 from offline.config.experiment import REGIMES, Prompt, ReaderPlan, ResolvedExperiment, RetrievalSettings, ViewSettings
 from offline.config.frontend import Frontend, GrammarForms
+from offline.config.yaml import find_config, load_yaml
 from offline.freeze import freeze
+from offline.loaders import load
 from offline.loaders.factconsolidation import FactConsolidationData
 from offline.loaders.plain import PlainData
 from offline.loaders.raw import RawSource
@@ -167,6 +170,29 @@ def show(
     frozen = freeze([world], [question(text)], found, chosen, PROMPT, [view], retrieval=retrieval)
     (packet,) = frozen.packets[view]
     return packet, {evidence.digest: evidence for evidence in frozen.evidence}[packet.evidence]
+
+
+@dataclass(frozen=True)
+class RealWorld:
+    """FactConsolidation, loaded, parsed and compiled."""
+
+    histories: tuple[History, ...]
+    questions: tuple[Question, ...]
+    extraction: Extraction
+    memories: dict[str, Memory]
+
+    def memory(self, question: Question) -> Memory:
+        """The memory that a question asks about."""
+        return self.memories[question.history]
+
+
+def real_world() -> RealWorld:
+    """All eight rows in the shared regime, with the shipped MQuAKE grammar."""
+    loaded = load(FactConsolidationData(), RawSource(path=real_file("factconsolidation.json")), None)
+    grammar = load_yaml(find_config("grammars", "mquake"), GrammarForms)
+    extraction = extract(loaded.histories, experiment(grammar=grammar))
+    memories = {h.id: Memory(h, extraction, ViewSettings(), HEADING) for h in loaded.histories}
+    return RealWorld(loaded.histories, loaded.questions, extraction, memories)
 
 
 def real_file(name: str) -> Path:
