@@ -181,12 +181,3 @@ def interaction_values(outcomes: Iterable[tuple[bool, bool, bool, bool]]) -> lis
 def interaction(a: int, b: int, c: int, d: int, questions: int) -> float:
     """The interaction contrast in points from counts of right answers: 100 ((a - b) - (c - d)) / questions; 0 without any."""
     return 100 * ((a - b) - (c - d)) / questions if questions else 0.0
-
-
-def least_favourable(correct_a: int, correct_b: int, flagged: int, questions: int) -> float:
-    """The lowest gap of A over B, in points, that any labels of the flagged questions could give; 0 without questions.
-
-    correct_a, correct_b: right answers on the unflagged questions. flagged: how many there are besides, each scored wrong
-    for A and right for B. questions: all of them (compiler paper, appendix B.3).
-    """
-    return 100 * (correct_a - correct_b - flagged) / questions if questions else 0.0

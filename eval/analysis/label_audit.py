@@ -64,11 +64,6 @@ class LabelAudit(Result, frozen=True):
     note: str | UnsetType = UNSET
 
 
-def least_favourable(a: Sensitivity, b: Sensitivity) -> int:
-    """Questions by which A is ahead of B if every flagged one is won by B: what the labels cannot take from A."""
-    return a.lowest - b.highest
-
-
 def screen_labels(run: OpenRun, golds: Mapping[str, Sequence[str]]) -> list[Finding]:
     """The findings of all screens, screen after screen, each in question order."""
     found: dict[tuple[str, str], list[Finding]] = {}

@@ -57,9 +57,10 @@ class QuestionStory(Result, frozen=True):
 
 def show(run: OpenRun, question_id: str) -> QuestionStory:
     """The story of one question, from verified files. Labels stay closed: gold answers appear once scores are stored."""
+    readers = run.experiment.readers
     question = _find(run, question_id)
-    sealed = [plan for plan in run.experiment.readers if plan.reader.name in run.sealed_readers()]
-    scores = _scores(run, [plan.reader.name for plan in run.experiment.readers], question_id)
+    sealed = [plan for plan in readers if plan.reader.name in run.sealed_readers()]
+    scores = _scores(run, [plan.reader.name for plan in readers], question_id)
     answers: dict[str, dict[str, AnswerStory]] = {}
     pipelines: dict[str, dict[str, PipelineStory]] = {}
     for plan in sealed:
