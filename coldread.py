@@ -99,8 +99,7 @@ def _print(as_json: bool, result: object, human: Callable[[Console], None]) -> N
 
         print(encode(result))
     else:
-        # At least 100 columns: a wrapped line is better than a truncated number.
-        human(Console(width=max(100, Console().width)))
+        human(Console(width=max(100, Console().width)))  # a wrapped line is better than a truncated number
     sys.stdout.flush()
 
 
@@ -368,7 +367,7 @@ def _check_out(place: "OpenRun", out: Path, *inputs: Path) -> None:
 
 
 class By(StrEnum):
-    """What the coverage table breaks a view down by, besides hop class."""
+    """Breakdowns of the coverage table besides hop class."""
 
     LENGTH = "length"
     HOPS = "hops"
@@ -491,7 +490,7 @@ class Format(StrEnum):
 
 
 class TableBy(StrEnum):
-    """What the main table breaks its rows down by."""
+    """Breakdowns of the main table."""
 
     LENGTH = "length"
 

@@ -51,8 +51,7 @@ def probe(process: Process, requests: Requests, size: int) -> list[Probe]:
         ("shuffled", _read(process, requests, [batch for batch in shuffled if len(batch) > 1], warm=False)),
     ]
     if process.forgets:
-        # The first pass leaves exactly these inputs in the cache.
-        _read(process, requests, together, warm=False)
+        _read(process, requests, together, warm=False)  # leaves exactly these inputs in the cache
         found.append(("warm", _read(process, requests, together, warm=True)))
     return [
         _compare(process, requests, condition, i, alone[i].ids, outputs[i])

@@ -39,8 +39,7 @@ class Journal:
         """Append one entry and force it to disk."""
         checked = msgspec.structs.replace(entry, check=self_digest(entry, "check"))
         with storage(self.path), self.path.open("ab") as stream:
-            # Drop an unfinished line, left by a kill or a full disk.
-            stream.truncate(self._whole)
+            stream.truncate(self._whole)  # drop an unfinished line, left by a kill or a full disk
             stream.write(encode(checked) + b"\n")
             stream.flush()
             os.fsync(stream.fileno())

@@ -15,7 +15,7 @@ from readers.models.pins import Pinned
 
 
 def _kind(path: Path) -> type[Pinned]:
-    """What a file configures: only a reader has an engine, only a reranker an instruction or a template."""
+    """The kind that a file configures: only a reader has an engine, only a reranker an instruction or a template."""
     keys = load_yaml(path, dict[str, Any])
     if "engine" in keys:
         return Reader
@@ -39,10 +39,7 @@ def _real(folder: str) -> Path:
 
 
 def write_pin(path: Path, pin: Pin) -> None:
-    """Fill a pin's revision and fingerprint into the file that names its model.
-
-    ConfigurationError, and no change, unless the edited file parses as the same reader with only these two filled in.
-    """
+    """Fill revision and fingerprint into the file that names a pin's model; ConfigurationError if more would change."""
     reader = reader_that_names(str(pin.repository or pin.folder), path)
     expected = msgspec.structs.replace(
         reader, model=msgspec.structs.replace(reader.model, revision=pin.revision, fingerprint=pin.fingerprint)

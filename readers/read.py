@@ -46,7 +46,7 @@ from readers.tokens.chat import ChatTokenizer, copy_tokenizer, tokenizer_digest
 
 @dataclass(frozen=True)
 class Commitment:
-    """What a seal states about the labels without opening them."""
+    """A seal's statements about the labels, made without opening them."""
 
     labels: str  # sha256 of the label file
     ledger: int  # its length: label openings so far
@@ -74,8 +74,7 @@ def freeze_requests(run: OpenRun, plan: ReaderPlan, model_folder: Path, *, whole
     }
 
     def write(folder: Path) -> None:
-        # The run's copy, not the model's folder: replay will use the same.
-        tokenizer = ChatTokenizer.of(reader, run.step_folder(f"{base}/tokenizer"))
+        tokenizer = ChatTokenizer.of(reader, run.step_folder(f"{base}/tokenizer"))  # the copy that replay will use
         frozen = make_requests(
             make_settings(reader, model, tokenizer),
             tokenizer,
@@ -108,7 +107,7 @@ def make_measure(run: OpenRun) -> tuple[Measure, str]:
 
 
 def engines_for(run: OpenRun, requests: Requests, model_folder: Path) -> Engines:
-    """What starts the engine of these frozen requests."""
+    """The engine start for these frozen requests, and the paths forbidden to it."""
     longest = max((request.length for request in requests.requests if not request.too_long), default=1)
     start = EngineStart(settings=requests.settings, model_folder=str(model_folder), longest=longest)
     return Engines(start, forbidden_paths(run))
@@ -146,7 +145,6 @@ def generate(requests: Requests, journal: Journal, engines: Engines, probes: Pat
 
 
 def _outputs(batches: Sequence[Sequence[int]], entries: Iterable[JournalEntry]) -> dict[int, Output]:
-    """Outputs by request index."""
     outputs: dict[int, Output] = {}
     for batch, entry in zip(batches, entries, strict=True):
         outputs.update(zip(batch, entry.outputs, strict=True))
@@ -235,8 +233,7 @@ def _pipelines(run: OpenRun, plan: ReaderPlan, served: PipelineFacts | None) -> 
     """The digest of a reader's pipelines, UNSET if it has none; StateError if they have not run."""
     step = f"reads/{plan.reader.name}/{PIPELINES}"
     if plan.pipelines is UNSET:
-        # Left by an earlier experiment of this unsealed run.
-        with storage(run.step_folder(step)):
+        with storage(run.step_folder(step)):  # left by an earlier experiment of this unsealed run
             shutil.rmtree(run.step_folder(step), ignore_errors=True)
         return UNSET
     if served is None or not run.has(step):
@@ -247,10 +244,7 @@ def _pipelines(run: OpenRun, plan: ReaderPlan, served: PipelineFacts | None) -> 
 
 
 def probe_reader(run: OpenRun, plan: ReaderPlan, size: int) -> tuple[Certificate, dict[str, str]]:
-    """Certificate of a fresh sample, compared with sealed predictions if there are any, and the engine's environment.
-
-    Freezes the requests if necessary; stores nothing else.
-    """
+    """Certificate of a fresh sample, against any sealed predictions, and the environment. Stores only frozen requests."""
     model_folder = locate(plan.reader)
     requests = freeze_requests(run, plan, model_folder)
     if not requests.requests:

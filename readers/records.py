@@ -84,7 +84,7 @@ class Output(Record, frozen=True):
 
 
 class Decoding(Record, frozen=True):
-    """How a call's answer is decoded."""
+    """The decoding of a call's answer."""
 
     output_cap: int  # new tokens
     schema: str | None = None  # a JSON Schema that constrains the answer, in field order; None = free text

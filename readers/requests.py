@@ -185,7 +185,6 @@ def in_batches(order: Iterable[int], of: Sequence[Request | Call], reader: Reade
     return batches
 
 
-# Files of `write_requests`.
 SETTINGS = "settings.json"
 REQUESTS, SCHEDULE = "requests.jsonl", "schedule.jsonl"
 REQUEST_FILES = (SETTINGS, REQUESTS, SCHEDULE, INPUTS)

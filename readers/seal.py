@@ -19,14 +19,13 @@ PREDICTIONS = "predictions.jsonl"
 TIMINGS = "timings.json"
 JOURNAL = "journal.jsonl"
 PROBES = "probes.jsonl"
-# Folders beside the sealed files, each with its own manifest.
 PIPELINES = "pipelines"
-PARTS = ("requests", "tokenizer", PIPELINES)
+PARTS = ("requests", "tokenizer", PIPELINES)  # folders beside the sealed files, each with its own manifest
 
 
 @dataclass(frozen=True)
 class PipelineFacts:
-    """What a seal states about pipelines; extract/pipelines derives it from the folder that the seal covers."""
+    """A seal's statements about pipelines; extract/pipelines derives them from the folder that the seal covers."""
 
     sampled: tuple[str, ...]  # pipelines that sampled
     counts: PipelineCounts

@@ -80,13 +80,11 @@ ModelFolder = Annotated[Path | None, typer.Option("--model", help="A local model
 UseVllm = Annotated[bool, typer.Option("--vllm/--no-vllm", help="Also read with vLLM, if it is installed.")]
 Sizes = Annotated[str, typer.Option(help="Statements, smallest first, separated by commas.")]
 
-# Padded input tokens of a batch: suits short inputs (many at once) and long ones (one by one) on two cores.
-BEST: dict[str, Any] = {"batch_size": 16, "batch_tokens": 2048}
+BEST: dict[str, Any] = {"batch_size": 16, "batch_tokens": 2048}  # suits short inputs (many at once) and long ones on two cores
 BEST_BATCH = "16, 2048 tokens at most"
 ANSWER_CAP = 128  # tokens: enough for a list of three records, and an end for a small model that repeats itself
 ROUNDS = 5
-# Statements of FactConsolidation's histories (6k, 64k, 262k), then far more.
-SIZES, STREAM = "455,4580,18332,100000,1000000", 18_332
+SIZES, STREAM = "455,4580,18332,100000,1000000", 18_332  # FactConsolidation's statements (6k, 64k, 262k), then more
 GROWTH_VIEWS = ("cmc", "stale_closure", "prior_refresh", "fact_bm25", "chunk4096_bm25", "window_bm25", "random_disjoint")
 
 

@@ -37,16 +37,14 @@ class Cache:
         return self.folder / batch[:2] / f"{batch}.json"
 
     def get(self, batch: str, size: int) -> JournalEntry | None:
-        """A finished batch of `size` calls, None if there is none; AlteredError or StorageError for a corrupt file.
-
-        Such a file is never overwritten: a later version may have made it, and a bad disk should be noticed.
-        """
+        """A finished batch of `size` calls, None if there is none; AlteredError or StorageError for a corrupt file."""
         path = self._path(batch)
         try:
             entry = read_record(path, JournalEntry)
         except (AlteredError, StorageError) as error:
             if isinstance(error.__cause__, FileNotFoundError | NotADirectoryError):
                 return None
+            # Never overwritten: a later version may have made it, and a bad disk should be noticed.
             raise type(error)(f"{error}: {_REMOVE}") from error
         if self_digest(entry, "check") != entry.check or entry.batch != batch or len(entry.outputs) != size:
             raise AlteredError(f"{path}: its check does not fit its content; the file was altered: {_REMOVE}")

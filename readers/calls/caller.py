@@ -53,16 +53,13 @@ Source = Callable[[Sequence[Prepared]], list[Output]]  # outputs of calls that w
 
 
 class Caller:
-    """Makes calls in waves: calls asked together go to the source together, each distinct one once.
-
-    seeds: `Decoding.seeds` of calls that sample; a replay passes the recorded value.
-    """
+    """Makes calls in waves: calls asked together go to the source together, each distinct one once."""
 
     def __init__(self, settings: Settings, tokenizer: Tokenizer, source: Source, seeds: Seeds = "input") -> None:
         self.transcript = Transcript(settings)
         self._tokenizer = tokenizer
         self._source = source
-        self._seeds = seeds
+        self._seeds = seeds  # `Decoding.seeds` of calls that sample; a replay passes the recorded value
         self._answers: dict[str, Prediction] = {}
         self._prepared: dict[Ask, Prepared] = {}  # by `fits` and `refusal`, for the next wave
 

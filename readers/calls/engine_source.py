@@ -30,10 +30,7 @@ from readers.tokens.chat import ChatTokenizer
 
 
 def batches(calls: Sequence[Prepared], reader: Reader) -> list[list[int]]:
-    """Indices of calls in batches of one stage and decoding, longest first, ties by digest.
-
-    A batch's seconds count for its stage; without schemas two stages may share a decoding.
-    """
+    """Indices of calls in batches of one stage (to which their seconds count) and decoding: longest first, ties by digest."""
     of = [prepared.call for prepared in calls]
     alike: dict[tuple[str, str], list[int]] = {(call.stage, call.decoding): [] for call in of}
     for i in sorted(range(len(of)), key=lambda i: (-of[i].length, of[i].digest)):
@@ -47,7 +44,7 @@ _STARTS_ANEW = "no answer was kept, since the server does not say enough of itse
 
 @dataclass(frozen=True)
 class _Source:
-    """What answers a wave."""
+    """The model or server behind a wave's answers."""
 
     name: str | None  # of a server; None for a model on this machine
     lasts: bool  # whether its answers may be cached
@@ -105,7 +102,7 @@ class Live:
         return self.engines.start.settings.reader
 
     def _source(self) -> "_Source":
-        """What answers: a server is identified through a started engine."""
+        """The source of a wave: a server is identified through a started engine."""
         if not asks_server(self._reader):
             return _Source(None, lasts=True)
         said = [process.served_by for process in self._started()]
@@ -114,8 +111,7 @@ class Live:
 
     def _started(self) -> list[Process]:
         if not self._processes:
-            # Fails before an engine takes minutes to start.
-            self.cache.open()
+            self.cache.open()  # fails before an engine takes minutes to start
             count = self._reader.data_parallel or 1
             self._processes = self._stack.enter_context(self.engines.run(count))
         return self._processes

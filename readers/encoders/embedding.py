@@ -80,8 +80,7 @@ class EmbeddingModel:
         """float32[texts, dimension], rows of length 1, from batches of exactly these consecutive texts."""
         parts = []
         for at in range(0, len(texts), batch_size):
-            # One call per batch, since the library would sort the texts.
-            vectors = self._model.encode(
+            vectors = self._model.encode(  # one call per batch, since the library would sort the texts
                 list(texts[at : at + batch_size]),
                 prompt=self._prompts[role],
                 batch_size=batch_size,
@@ -106,7 +105,7 @@ class EmbeddingModel:
         return found
 
     def cut(self, role: Role, texts: Sequence[str]) -> int:
-        """How many of these texts exceed the window."""
+        """Number of these texts that exceed the window."""
         prompt = self._prompts[role]
         return sum(len(ids) + self._added > self.window for ids in self._ids([prompt + text for text in texts]))
 

@@ -161,8 +161,7 @@ def _texts(job: Encoding, call: Call) -> tuple[list[str], list[str], list[Chunk]
 def _chunks(memory: Memory, call: Call, limit: int) -> list[Chunk]:
     """A history's chunks of whole records, within `limit` tokens and the encoder's window."""
     lines, limit = memory.lines, min(limit, call("room"))
-    # The tokens of a line break depend on the tokenizer.
-    alone, joined = call("count", ["a", "a\na"])
+    alone, joined = call("count", ["a", "a\na"])  # a line break's tokens depend on the tokenizer
     sizes = [size + joined - 2 * alone for size in call("count", [line.text for line in lines])]
     return cut(memory.history.id, lines, sizes, limit, lambda text: call("spans", text, limit))
 
@@ -188,8 +187,7 @@ def score_pairs(job: Encoding, reranker: Reranker, folder: Path, model: Model) -
         PairScores(
             query=text_digest(query),
             passages=tuple(text_digest(passage) for passage in found),
-            # The shortest decimal that round-trips to the same float32.
-            scores=tuple(str(score_of[query, passage]) for passage in found),
+            scores=tuple(str(score_of[query, passage]) for passage in found),  # shortest decimals of the float32
         )
         for query, found in candidates.items()
     ]

@@ -19,10 +19,7 @@ def libraries(whose: str) -> tuple[Any, Any]:
 
 
 def options(torch: Any, dtype: str, weights: str) -> dict[str, Any]:
-    """Loading options of sentence-transformers: no remote code, and pickled weights only if configured.
-
-    Pickled weights pass through PyTorch's restricted unpickler, which builds only tensors.
-    """
+    """Loading options: no remote code; pickled weights only if configured, by PyTorch's restricted (tensors only) unpickler."""
     model: dict[str, Any] = {"dtype": getattr(torch, dtype), "use_safetensors": weights == "safetensors"}
     if weights != "safetensors":
         model["weights_only"] = True

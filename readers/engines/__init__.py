@@ -21,7 +21,7 @@ Options = TypeVar("Options", bound=Record)
 
 
 class EngineStart(Record, frozen=True):
-    """What an engine is started with."""
+    """Configuration that an engine is started with."""
 
     settings: Settings
     model_folder: str  # on this machine
@@ -40,7 +40,7 @@ class Engine(Protocol):
     """
 
     def environment(self) -> dict[str, str]:
-        """What this engine resolved: library versions, device, dtype, attention. No time, no path."""
+        """The resolved environment: library versions, device, dtype, attention. No time, no path."""
         ...
 
     def generate(self, batch: Sequence[Sequence[int]]) -> list[Output]:
@@ -50,7 +50,7 @@ class Engine(Protocol):
 
 @dataclass(frozen=True)
 class EngineKind:
-    """What is known of an engine before it starts; engines of other packages have the defaults."""
+    """Facts about an engine before it starts; engines of other packages have the defaults."""
 
     make: str = ""  # factory, as module:object
     options: str = ""  # record of its options, likewise; without one the engine checks them itself
@@ -116,10 +116,7 @@ def engine_options(reader: Reader, kind: type[Options]) -> Options:
 
 
 def seed_of(decoding: Decoding, ids: Sequence[int]) -> int:
-    """The sampling seed of one input, 0..2^63-1: the first 63 bits of a digest of the decoding's seed and the input ids.
-
-    A draw depends on neither batch nor order; different inputs draw independently, equal ones alike.
-    """
+    """The sampling seed of one input: the first 63 bits of a digest of the decoding's seed and the input ids."""
     return int(digest_of((decoding.seed, tuple(ids)))[:16], 16) >> 1
 
 

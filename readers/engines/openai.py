@@ -28,7 +28,7 @@ _MISCONFIGURED = ("unknown_parameter", "unsupported_parameter", "unsupported_val
 
 
 class OpenAIOptions(Record, frozen=True):
-    """How a server is asked."""
+    """Options of the engine."""
 
     model: str = ""  # name to ask for; default: the served model's own
     base_url: str = ""  # default: the variable OPENAI_BASE_URL, so that a server may move
@@ -75,8 +75,7 @@ class OpenAIEngine:
         vllm = self._options.server == "vllm"
         version = self._server.offered("/version", Version) if vllm else None
         self._version = f"vllm {self._server.clean(version.version)}" if version else ""
-        # Offered in vLLM's development mode. A GET of this path changes nothing.
-        if vllm and self._server.takes_only_post(RESET):
+        if vllm and self._server.takes_only_post(RESET):  # in development mode; a GET of it changes nothing
             self.forget = self._server.reset_prefix_cache
 
     def _check_options(self) -> None:
@@ -246,8 +245,7 @@ class OpenAIEngine:
         return {
             "prompt": list(ids),
             "max_tokens": cap,
-            # Only the frozen stop ids end an answer, not the server's own.
-            "stop_token_ids": list(self._settings.stop_ids),
+            "stop_token_ids": list(self._settings.stop_ids),  # nothing else ends an answer
             "ignore_eos": True,
             "add_special_tokens": False,
             "skip_special_tokens": False,

@@ -47,7 +47,7 @@ class Answer(msgspec.Struct):
     usage: Usage | None = None
 
     def reported(self) -> dict[str, str]:
-        """What the server reports about this response besides its content."""
+        """Everything that the server reports about this response besides its content."""
         usage = self.usage or Usage()
         said = {
             "model": self.model,

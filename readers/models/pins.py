@@ -128,7 +128,7 @@ def model_for_step(run: OpenRun, step: str, inputs: Mapping[str, str], pinned: P
 
 @dataclass(frozen=True)
 class Missing:
-    """What a reader's repository lacks on this machine."""
+    """Files of a reader's repository that are missing on this machine."""
 
     model: str
     size: int | None  # bytes to download; None if the hub cannot be asked
@@ -137,7 +137,7 @@ class Missing:
 
 
 def missing(reader: Pinned) -> Missing | None:
-    """What reading would download, without downloading weights; None for a model that is on no hub."""
+    """The files that reading would download; None for a model that is on no hub. Downloads no weights."""
     repository, revision = reader.model.repository, reader.model.revision
     if repository is None or revision is None:
         return None
@@ -152,7 +152,7 @@ def missing(reader: Pinned) -> Missing | None:
 
 @dataclass(frozen=True)
 class AtHand:
-    """What is available to count tokens with."""
+    """The tokenizer files available to count tokens with."""
 
     folder: Path | None  # with the tokenizer; None if not available
     lacking: Missing | None  # what reading would download; None for a model that is here, or on no hub

@@ -113,8 +113,7 @@ class MessageBytes:
 
 def decode_messages(ids: Sequence[int]) -> tuple[Message, ...]:
     """The chat messages that `MessageBytes.encode` froze."""
-    # `bytes` of an array would copy its memory.
-    return msgspec.json.decode(bytes(iter(ids)), type=tuple[Message, ...])
+    return msgspec.json.decode(bytes(iter(ids)), type=tuple[Message, ...])  # `bytes` of an array would copy its memory
 
 
 def encode_text(text: str) -> tuple[int, ...]:

@@ -18,7 +18,7 @@ _PATHS = {"open": 1, "os.listdir": 1, "os.scandir": 1, "os.rename": 2, "os.link"
 
 
 class Forbidden(Record, frozen=True):
-    """What a reader process must not open."""
+    """Files and folders that a reader process must not open."""
 
     folders: tuple[str, ...]  # by real path
     files: tuple[tuple[int, str], ...] = ()  # raw rows, by size and sha256

@@ -216,7 +216,7 @@ def _devices(reader: Reader, number: int) -> dict[str, str]:
 
 
 def forbidden_paths(run: OpenRun) -> Forbidden:
-    """What this run's reader processes must not open: its folder and the raw rows."""
+    """The run's folder and the raw rows, which its reader processes must not open."""
     inputs = run.need("data").inputs
     hub = run.experiment.data.hub()
     names = () if hub is None else hub.cache_folders()

@@ -16,7 +16,7 @@ from readers.records import Decoding, JournalEntry
 
 @dataclass(frozen=True)
 class Engines:
-    """What starts a reader's engine, any number of times."""
+    """Starts a reader's engine, any number of times."""
 
     start: EngineStart
     forbidden: Forbidden

@@ -117,8 +117,7 @@ def _answer(engine: Engine, message: ToWorker) -> Done | Weighed:
         return Weighed(logprobs=None if found is None else tuple(f"{value:.6f}" for value in found))
     assert isinstance(message, Batch)
     if not message.warm:
-        # Outputs then depend on the batch alone, and a resumed read repeats an undisturbed one.
-        forget()
+        forget()  # outputs then depend on the batch alone, and a resumed read repeats an undisturbed one
     if message.decoding is None:
         return Done(outputs=tuple(engine.generate(message.inputs)))
     complete: Callable[..., list[Output]] | None = getattr(engine, "complete", None)
