@@ -1,8 +1,7 @@
 """Raw rows from a JSON, JSONL or Parquet file or from the hub, one column selection at a time.
 
-A caller names the columns it may see and their types; what the types do not name is skipped by the JSON decoder (a column
-file is not even read) and never becomes a Python value. That is how offline/ stays unable to see an answer while eval/
-reads the answers of the same rows.
+A caller names the columns it may see and their types. All others are skipped by the decoder (or not read from a column file)
+and never become Python values, so offline/ cannot see an answer while eval/ reads the answers of the same rows.
 """
 
 import codecs
@@ -18,20 +17,20 @@ import msgspec
 from offline.canonical import file_digest, read_bytes
 from offline.errors import ConfigurationError, DataError, StorageError, needs
 
-# Column names and the types that their values must have.
+# Column names and the types of their values.
 Columns = Mapping[str, Any]
 
 COMMIT = re.compile(r"[0-9a-f]{40}")
-# What msgspec raises for bytes that are not the JSON asked for; the last one for brackets nested too deeply.
+# msgspec's errors for malformed JSON; the last one is for brackets nested too deeply.
 _MALFORMED = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
 
 @dataclass(frozen=True)
 class RawRow:
-    """One raw row: `where` names it for errors, `values` holds the selected columns."""
+    """One raw row."""
 
-    where: str
-    values: dict[str, Any]
+    where: str  # its name in errors
+    values: dict[str, Any]  # the selected columns
 
     def need(self, column: str) -> Any:
         """A column's value; DataError if the row lacks it."""
@@ -43,7 +42,7 @@ class RawRow:
 
 @dataclass(frozen=True)
 class RawSource:
-    """Where raw rows come from: a local file, or a hub data set at a commit. `identity` says which, without a path."""
+    """The source of raw rows: a local file, or a hub data set at a commit."""
 
     path: Path | None = None
     repository: str = ""
@@ -51,13 +50,13 @@ class RawSource:
     split: str = ""
 
     def identity(self) -> dict[str, str]:
-        """What the run records of its source: sha256 and size of the file, or repository, revision and split."""
+        """The source as a run records it: sha256 and size of the file, or repository, revision and split."""
         if self.path is None:
             return {"repository": self.repository, "revision": self.revision, "split": self.split}
         return {"sha256": file_digest(self.path), "size": str(self.path.stat().st_size)}
 
     def cache_folders(self) -> tuple[str, ...]:
-        """Names of the folders where the hub's client and the datasets library (in snake case) keep copies of the data set."""
+        """Names of the folders where the hub client and the datasets library (in snake case) cache the data set."""
         owner, _, name = self.repository.rpartition("/")
         snake = re.sub(r"([a-z\d])([A-Z])", r"\1_\2", re.sub(r"([A-Z]+)([A-Z][a-z])", r"\1_\2", name)).lower()
         return (f"datasets--{owner}--{name}", f"{owner}___{snake}", f"{owner}___{name}")
