@@ -138,7 +138,7 @@ class SealLinkError(ReplayError):
 def guarded(
     what: str, kind: type[ColdreadError] = ConfigurationError, cure: Callable[[Exception], str] | str = ""
 ) -> Iterator[None]:
-    """Turn exceptions of third-party code into one `kind` of error, `what: error cure`; errors of this tree pass."""
+    """Turn exceptions of third-party code, named by `what`, into a `kind` that ends with `cure`; errors of this tree pass."""
     try:
         yield
     except ColdreadError:
