@@ -32,9 +32,18 @@ from offline.errors import ColdreadError, CommandError, ConfigurationError, Stor
 from offline.run.folder import REPORT, TOKENIZERS
 
 if TYPE_CHECKING:
+    from eval.notebook import Run
     from offline.run.opened import OpenRun
 
-__all__ = ["main", "substring_exact_match"]
+__all__ = ["main", "open_run", "substring_exact_match"]
+
+
+def open_run(folder: str | Path) -> "Run":
+    """Open a run folder in Python; what it holds are records, and tables (docs/notebook.md)."""
+    from eval.notebook import open_run as opened
+
+    return opened(folder)
+
 
 app = typer.Typer(
     help="Freeze what a reader may see, let pinned readers read it once, seal what they said, open the labels last.",

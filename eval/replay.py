@@ -41,7 +41,6 @@ from offline.run.manifest import check_files, read_manifest
 from offline.run.opened import OpenRun
 from offline.run.steps import EXTRACTION_FILES, model_work
 from offline.run.writing import freeze_run, packet_files
-from readers.calls.caller import check_environments, read_transcript
 from readers.certificate import certificate_line, certify, foreign_probe
 from readers.encoders.encode import ENCODER, RERANKER
 from readers.read import make_measure
@@ -59,6 +58,7 @@ from readers.seal import (
 )
 from readers.sealed import sealed_reader
 from readers.tokens.chat import ChatTokenizer, tokenizer_at
+from readers.transcript import check_environments, read_transcript
 
 # How the detail of a link begins that was not checked.
 SKIPPED = "skipped"

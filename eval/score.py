@@ -1,7 +1,6 @@
 """Scoring: sealed predictions against opened labels, by every metric, with every disagreement listed."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -11,13 +10,14 @@ from eval.metrics import HEADLINE, Metric, find_metrics
 from eval.metrics.strict_em import strict_exact_match
 from eval.metrics.subem import substring_exact_match
 from eval.records import Cell, Score
+from eval.results import Result
 from eval.verify import verify_run
 from extract.pipelines.results import failed
 from extract.pipelines.step import pipelines_folder, read_traces
 from offline.canonical import read_lines, write_lines
 from offline.errors import StateError
 from offline.run.opened import OpenRun
-from readers.records import Seal
+from readers.records import FinishReason, Seal
 from readers.seal import read_seal
 from readers.sealed import sealed_reader
 
@@ -34,7 +34,7 @@ def score_reader(run: OpenRun, reader: str, golds: Mapping[str, Sequence[str]], 
     """
     questions, lengths = run.data.by_id, run.data.lengths
     scores = []
-    for answer in _answers(run, reader):
+    for answer in answers(run, reader):
         question = questions[answer.question]
         counts = answer.finish_reason != "error" and (
             not answer.abstained or strict_exact_match(answer.text, golds[question.id])
@@ -58,25 +58,27 @@ def score_reader(run: OpenRun, reader: str, golds: Mapping[str, Sequence[str]], 
     return scores
 
 
-@dataclass(frozen=True)
-class _Answer:
+class ReaderAnswer(Result, frozen=True):
     """What is scored of one question; `view` may be a pipeline. cut: as in `Score`. abstained: the text is that of no model."""
 
+    reader: str
     view: str
     question: str
     text: str
-    finish_reason: str
+    finish_reason: FinishReason
     cut: int
     abstained: bool = False
 
 
-def _answers(run: OpenRun, reader: str) -> Iterator[_Answer]:
+def answers(run: OpenRun, reader: str) -> Iterator[ReaderAnswer]:
+    """Every scheduled question of one sealed reader, in schedule order, then its pipelines' traces."""
     for answer in sealed_reader(run, reader).answers():
         scheduled, prediction = answer.scheduled, answer.prediction
-        yield _Answer(scheduled.view, scheduled.question, prediction.text, prediction.finish_reason, scheduled.cut)
+        text, finish_reason = prediction.text, prediction.finish_reason
+        yield ReaderAnswer(reader, scheduled.view, scheduled.question, text, finish_reason, scheduled.cut)
     for trace in read_traces(run, reader) if pipelines_folder(run, reader).is_dir() else ():
         finish_reason, abstained = "error" if failed(trace) else "stop", trace.answered_by == "none"
-        yield _Answer(trace.pipeline, trace.question, trace.answer, finish_reason, trace.dropped, abstained)
+        yield ReaderAnswer(reader, trace.pipeline, trace.question, trace.answer, finish_reason, trace.dropped, abstained)
 
 
 def _cell(key: CellKey, scores: Sequence[Score], blind: bool) -> Cell:

@@ -18,13 +18,14 @@ from offline.run.manifest import MANIFEST, SIDE, read_manifest
 from offline.run.opened import OpenRun
 from offline.run.steps import EXTRACTION_FILES
 from offline.run.writing import write_extraction
-from readers.calls.caller import TRANSCRIPT_FILES, Caller, Recorded, check_transcript, read_transcript, write_transcript
+from readers.calls.caller import Caller, Recorded, check_transcript
 from readers.calls.engine_source import live_caller, spent_on
 from readers.models.pins import model_for_step
 from readers.process.parent import forbidden_paths
 from readers.records import Settings, Spent, StageCounts
 from readers.requests import SETTINGS, check_settings, tokenizer_names
 from readers.tokens.chat import ChatTokenizer, copy_tokenizer
+from readers.transcript import TRANSCRIPT_FILES, read_transcript, write_transcript
 
 DRAFTS, NAMES, FORMS, ENVIRONMENTS = "drafts.jsonl", "names.jsonl", "forms.jsonl", "environments.json"
 # Folders of an extraction by a model: its calls, and the tokenizer of their ids.

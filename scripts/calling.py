@@ -16,8 +16,9 @@ from extract.frontends.llm import llm
 from extract.pipelines.schedule import Assembled, pipeline_settings, run_pipelines
 from offline.config.calls import Extractor, ExtractorUse, PipelineUse, pipeline_reader, resolve_extractor, resolve_pipelines
 from offline.config.models import Reader
+from readers.calls.cache import Cache
 from readers.calls.caller import Caller, Prepared
-from readers.calls.engine_source import Cache, Live
+from readers.calls.engine_source import Live
 from readers.engines import EngineStart
 from readers.models.pins import identify, locate
 from readers.models.served import Tokenizer

@@ -31,7 +31,8 @@ from rich.table import Table
 
 from extract.json_answers import read_object
 from offline.errors import ColdreadError
-from readers.calls.caller import Caller, Recorded, check_transcript, write_transcript
+from readers.calls.caller import Caller, Recorded, check_transcript
+from readers.transcript import write_transcript
 
 VIEWS = ["cmc", "stale_closure", "fact_bm25"]
 # Questions that pipelines answer, and tokens of one of their answers.

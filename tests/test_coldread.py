@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from tiny import GRAMMAR, ROWS, coldread, write_experiment, write_rows
 
 from offline.errors import ColdreadError, CommandError, ReplayError
@@ -352,10 +353,15 @@ def test_a_grammar_beside_its_experiment_is_found_from_any_folder(
 
 @pytest.mark.real_model
 def test_the_embedded_reader_reads_a_synthetic_run_that_replays(tmp_path: Path) -> None:
-    experiment = tmp_path / "small.yaml"
-    experiment.write_text(
-        "name: small\ndata: {kind: synthetic, statements: [60], questions: 4}\n"
-        "frontend: {kind: grammar, grammar: synthetic}\nviews: [cmc, closed_book]\nreaders: [{use: smollm2-135m}]\n"
+    """The shipped reader, with a certificate over two requests instead of eight."""
+    reader = yaml.safe_load((Path(__file__).parents[1] / "configs" / "readers" / "smollm2-135m.yaml").read_text())
+    experiment = write_experiment(
+        tmp_path,
+        tmp_path,
+        data={"kind": "synthetic", "statements": [60], "questions": 4},
+        frontend={"kind": "grammar", "grammar": "synthetic"},
+        views=["cmc", "closed_book"],
+        readers=[{"use": {**reader, "probe": 2}}],
     )
     run = tmp_path / "run"
     summary = json.loads(coldread("run", str(experiment), "--out", str(run), "--json").stdout)

@@ -18,7 +18,7 @@ from tiny_pipelines import PIPELINES
 
 from eval.report.drawing import ticks
 from eval.report.figures import by_number
-from eval.report.islands import chain, pack, statuses
+from eval.report.islands import Step, chain, pack, statuses
 from eval.report.label_placement import Place, place
 from eval.report.page import make_page
 from eval.report.source import read_source
@@ -55,6 +55,12 @@ def page_of(run: Path) -> tuple[str, dict[str, Any]]:
     page = make_page(read_source(OpenRun(run))).decode()
     islands = {name.removeprefix("island-"): text for name, text in Elements(page).scripts.items() if name != "code"}
     return page, {name: unpack(text) for name, text in islands.items()}
+
+
+@pytest.fixture(scope="module")
+def scored_page(scored_run: Path) -> tuple[str, dict[str, Any]]:
+    """The page and islands of the scored run."""
+    return page_of(scored_run)
 
 
 def test_a_report_goes_into_the_run_which_still_replays_and_the_same_bytes_come_out_again(copied_run: Path) -> None:
@@ -125,8 +131,8 @@ def test_without_a_library_the_error_says_what_to_install(
     assert "pip install 'coldread[report]'" in coldread("report", str(copied_run), code=3).stderr
 
 
-def test_the_page_is_one_file_that_names_nothing_outside_itself(copied_run: Path) -> None:
-    page, _ = page_of(copied_run)
+def test_the_page_is_one_file_that_names_nothing_outside_itself(scored_page: tuple[str, dict[str, Any]]) -> None:
+    page, _ = scored_page
     elements = Elements(page).found
     assert {tag for tag, _ in elements}.isdisjoint(
         {"link", "img", "iframe", "object", "embed", "base", "audio", "video", "source"}
@@ -145,14 +151,14 @@ def test_the_page_is_one_file_that_names_nothing_outside_itself(copied_run: Path
     assert "unsafe" not in policy
 
 
-def test_the_tables_numbers_stand_in_the_page(copied_run: Path) -> None:
-    page, _ = page_of(copied_run)
-    rows = json.loads(coldread("table", str(copied_run), "--json").stdout)["rows"]
+def test_the_tables_numbers_stand_in_the_page(scored_run: Path, scored_page: tuple[str, dict[str, Any]]) -> None:
+    page, _ = scored_page
+    rows = json.loads(coldread("table", str(scored_run), "--json").stdout)["rows"]
     for row in rows:
         for accuracy in row["accuracy"].values():
             assert f"{accuracy['percent']} ({accuracy['low']}-{accuracy['high']})" in page
         assert f">{row['input_mean']}</td>" in page
-    root = json.loads((copied_run / "reads" / "tiny" / "seal.json").read_text())["root"]
+    root = json.loads((scored_run / "reads" / "tiny" / "seal.json").read_text())["root"]
     assert root in page
     assert "sealed blind" in page
     assert ">exploratory</td>" in page
@@ -169,10 +175,12 @@ def test_declared_contrasts_come_first_and_carry_holms_p(tmp_path: Path, tiny_mo
     assert "(cmc - stale_closure) - (raw_history - closed_book)" in page
 
 
-def test_the_islands_hold_every_answer_and_give_every_evidence_text_back(copied_run: Path) -> None:
-    _, islands = page_of(copied_run)
-    index, run = islands["index"], OpenRun(copied_run)
-    scores = [json.loads(line) for line in (copied_run / "scores/tiny/scores.jsonl").read_text().splitlines()]
+def test_the_islands_hold_every_answer_and_give_every_evidence_text_back(
+    scored_run: Path, scored_page: tuple[str, dict[str, Any]]
+) -> None:
+    _, islands = scored_page
+    index, run = islands["index"], OpenRun(scored_run)
+    scores = [json.loads(line) for line in (scored_run / "scores/tiny/scores.jsonl").read_text().splitlines()]
     numbers = {question[0]: number for number, question in enumerate(index["questions"])}
     packets, evidence = run.packets(VIEWS), run.evidence
     for score in scores:
@@ -209,8 +217,8 @@ def test_the_chain_and_superseded_records_by_hand(copied_run: Path) -> None:
     assert statuses(memory) == {first: first + 4, **dict.fromkeys(range(first + 1, first + 5))}
     (question,) = [q for q in OpenRun(copied_run).data.questions if q.id == "ada/1"]
     assert list(chain(memory, question)) == [
-        [0, "Ada", "home", "Paris", first + 4, [[first, "Rome"]]],
-        [1, "Paris", "river", "Seine", first + 2, []],
+        Step(0, "Ada", "home", "Paris", first + 4, ((first, "Rome"),)),
+        Step(1, "Paris", "river", "Seine", first + 2, ()),
     ]
     # A line without a fact has no status.
     carl = memory_of(copied_run, "carl")

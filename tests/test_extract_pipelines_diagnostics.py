@@ -10,8 +10,8 @@ from extract.pipelines.diagnostics import agreement, by_digest, diagnose, is_con
 from extract.pipelines.records import Diagnosis
 from extract.pipelines.schedule import Assembled, run_pipelines
 from offline.config.calls import PipelineSettings
-from readers.calls.caller import Transcript
 from readers.records import Decoding, Output, StageCounts
+from readers.transcript import Transcript
 
 WORLD = history("Ada lives in Rome.", "Bob lives in Oslo.", "Ada lives in Paris.")
 ADA, BOB, NOBODY = (question(f"Where does {who} live?", who) for who in ("Ada", "Bob", "Nobody"))

@@ -28,11 +28,12 @@ from offline.config.experiment import ReaderPlan, ResolvedExperiment
 from offline.errors import ColdreadError, InputLinkError, OutputLinkError, StateError
 from offline.run.manifest import verify_folder
 from offline.run.opened import OpenRun
-from readers.calls.caller import Caller, Prepared, read_transcript
+from readers.calls.caller import Caller, Prepared
 from readers.models.pins import identify
 from readers.records import Output
 from readers.requests import make_settings
 from readers.tokens.chat import ChatTokenizer
+from readers.transcript import read_transcript
 
 NAMES = ["direct", "direct_sampled", "sh_conflict", "sh_conflict_llm", "car"]
 ENVIRONMENT = ({"coldread": "0", "engine": "scripted"},)

@@ -19,8 +19,8 @@ from offline.config.yaml import configs_folder
 from offline.errors import AlteredError, ExtractionLinkError, InputLinkError, OutputLinkError
 from offline.run.manifest import Manifest, files_below, make_manifest
 from offline.run.opened import OpenRun
-from readers.calls.caller import read_transcript
 from readers.tokens.chat import ChatTokenizer
+from readers.transcript import read_transcript
 
 
 @pytest.fixture

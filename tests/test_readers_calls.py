@@ -21,20 +21,12 @@ from offline.config.models import Pin, Reader
 from offline.errors import AlteredError, ConfigurationError, EngineError, InputLinkError, OutputLinkError, StorageError
 from offline.observer import Task
 from offline.records import Message
-from readers.calls.caller import (
-    Ask,
-    Caller,
-    Prepared,
-    Recorded,
-    Transcript,
-    check_transcript,
-    read_transcript,
-    write_transcript,
-)
+from readers.calls.caller import Ask, Caller, Prepared, Recorded, check_transcript
 from readers.calls.engine_source import batches, live_caller
 from readers.process.guard import Forbidden
 from readers.records import Call, Decoding, JournalEntry, Prediction
 from readers.tokens.chat import ChatTokenizer
+from readers.transcript import Transcript, read_transcript, write_transcript
 
 GREEDY = Decoding(output_cap=6)
 # Notes the batch, and answers each input with a token that depends on its length.

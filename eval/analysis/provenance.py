@@ -9,7 +9,7 @@ from offline.config.calls import Extractor
 from offline.config.models import pin_text
 from offline.records import Status
 from offline.run.opened import OpenRun
-from readers.calls.caller import read_transcript
+from readers.transcript import read_transcript
 
 
 def extracted_by(run: OpenRun) -> ExtractedBy:

@@ -3,12 +3,15 @@
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import TYPE_CHECKING
 
 from rich.console import Console
 from rich.markup import escape
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 from offline.observer import Observer, Task
+
+if TYPE_CHECKING:
+    from rich.progress import Progress, TaskID
 
 # Least seconds between two lines of one task.
 _INTERVAL = 10
@@ -34,6 +37,8 @@ class Lines(Observer):
         if not self.console.is_terminal:
             yield self
             return
+        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+
         columns = (
             TextColumn("{task.fields[step]:>8}  {task.description}"),
             BarColumn(),
@@ -59,7 +64,7 @@ class _Line(Task):
 
 
 class _Bars(Lines):
-    def __init__(self, console: Console, progress: Progress) -> None:
+    def __init__(self, console: Console, progress: "Progress") -> None:
         super().__init__(console)
         self._progress = progress
 
@@ -68,7 +73,7 @@ class _Bars(Lines):
 
 
 class _Bar(Task):
-    def __init__(self, progress: Progress, task: TaskID, name: str) -> None:
+    def __init__(self, progress: "Progress", task: "TaskID", name: str) -> None:
         self._progress, self._task, self._name = progress, task, name
 
     def at(self, done: int, total: int, doing: str = "") -> None:

@@ -16,7 +16,7 @@ from offline.records import StatementExtraction
 from offline.run.opened import OpenRun
 
 
-class NameOfRelation(Result, frozen=True):
+class CountedName(Result, frozen=True):
     """A `CatalogueName` with the facts that the extraction has under it. compared_with: its `shown`."""
 
     name: str
@@ -28,19 +28,19 @@ class NameOfRelation(Result, frozen=True):
     examples: tuple[Example, ...]
 
 
-class RelationOfRun(Result, frozen=True):
+class CatalogueRelation(Result, frozen=True):
     """A relation, its facts by distinct text, and the names that it was found under."""
 
     relation: str
     facts: int
-    names: tuple[NameOfRelation, ...]
+    names: tuple[CountedName, ...]
 
 
 class Catalogue(Result, frozen=True):
     """The relations of a run's extraction, in order of first appearance."""
 
     run: str
-    relations: tuple[RelationOfRun, ...]
+    relations: tuple[CatalogueRelation, ...]
 
 
 def groups(run: OpenRun) -> dict[str, list[CatalogueName]]:
@@ -90,22 +90,12 @@ def catalogue(run: OpenRun) -> Catalogue:
     grouped, statements = groups(run), run.extraction.statements
     of_relation = Counter(triple.relation for statement in statements for triple in statement.triples)
     of_name = facts_by_name(statements, read_drafts(run.step_folder("extraction")))
-    return Catalogue(
-        str(run.path),
-        tuple(
-            RelationOfRun(relation, of_relation[relation], tuple(_name(name, of_name[name.name]) for name in names))
-            for relation, names in grouped.items()
-        ),
+    relations = (
+        CatalogueRelation(relation, of_relation[relation], tuple(_counted(name, of_name[name.name]) for name in names))
+        for relation, names in grouped.items()
     )
+    return Catalogue(str(run.path), tuple(relations))
 
 
-def _name(name: CatalogueName, facts: int) -> NameOfRelation:
-    return NameOfRelation(
-        name=name.name,
-        facts=facts,
-        into=name.into,
-        calls=name.calls,
-        compared_with=name.shown,
-        fault=name.fault,
-        examples=name.examples,
-    )
+def _counted(name: CatalogueName, facts: int) -> CountedName:
+    return CountedName(name.name, facts, name.into, name.calls, name.shown, name.fault, name.examples)

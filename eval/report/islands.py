@@ -7,8 +7,9 @@ under the experiment's heading, so its text need not be stored beside them.
 
 import base64
 import zlib
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+import msgspec
 
 from eval.analysis.coverage import Judge, Judged
 from eval.analysis.pipeline_story import PipelineStory
@@ -26,7 +27,29 @@ from offline.records import Evidence, Question
 BLOCK = 20
 
 
-def pack(value: Any) -> str:
+class Step(msgspec.Struct, frozen=True, array_like=True):
+    """One key of a chain, in the page a list. position: of its record; earlier: positions and values before the current one."""
+
+    depth: int
+    subject: str
+    relation: str
+    value: str
+    position: int
+    earlier: tuple[tuple[int, str], ...]
+
+
+class Said(msgspec.Struct, frozen=True, array_like=True):
+    """One answer, in the page a list. whole: the output normalised; parsed: the parsed output, None where that is the same."""
+
+    output: str
+    finish_reason: str
+    cut: int
+    error: str | None
+    whole: str
+    parsed: str | None
+
+
+def pack(value: object) -> str:
     """Canonical JSON, raw deflate, base64: nothing in it can end the script element that holds it."""
     compressor = zlib.compressobj(9, zlib.DEFLATED, -zlib.MAX_WBITS)
     return base64.b64encode(compressor.compress(encode(value)) + compressor.flush()).decode()
@@ -50,7 +73,7 @@ class Islands:
         settings, heading = source.scored.experiment.settings, source.scored.experiment.prompt.heading
         judge = Judge(source.extraction, source.golds)
         retrieved = self._retrieved()
-        told: dict[str, Any] = {}
+        told: dict[str, object] = {}
         for memory, about in memories(source.histories, source.questions, source.extraction, settings, heading):
             self.judged += judge.judge(
                 memory,
@@ -65,7 +88,8 @@ class Islands:
             number = {digest: index for index, digest in enumerate(shown)}
             told |= {q.id: self._told(q, chains[q.id], number) for q in about}
             told_of = set().union(*(retrieved.get(question.id, ()) for question in about))
-            self.packed[f"history-{self._numbers[memory.history.id]}"] = pack(_history(memory, chains.values(), shown, told_of))
+            steps = [step for walked in chains.values() for step in walked]
+            self.packed[f"history-{self._numbers[memory.history.id]}"] = pack(_history(memory, steps, shown, told_of))
         in_order = [told[question.id] for question in source.questions]
         blocks = [in_order[start : start + BLOCK] for start in range(0, len(in_order), BLOCK)]
         self.packed |= {f"answers-{number}": pack(block) for number, block in enumerate(blocks)}
@@ -85,7 +109,7 @@ class Islands:
             found.setdefault(question, set()).update(positions)
         return found
 
-    def _index(self) -> dict[str, Any]:
+    def _index(self) -> dict[str, object]:
         source = self._source
         return {
             "views": source.views,
@@ -122,7 +146,7 @@ class Islands:
         found = (scores.get(question.id) for question in self._source.questions)
         return "".join("-" if score is None else str(int(score.metrics[metric])) for score in found)
 
-    def _told(self, question: Question, walked: list[Any], number: Mapping[str, int]) -> dict[str, Any]:
+    def _told(self, question: Question, walked: list[Step], number: Mapping[str, int]) -> dict[str, object]:
         source = self._source
         packets = [found[question.id] for found in source.packets.values()]
         pipelines = source.scored.experiment.served
@@ -140,34 +164,33 @@ class Islands:
         source = self._source
         return [source.traces.get((reader, name, question)) for name in source.scored.experiment.served]
 
-    def _answer(self, reader: str, view: str, question: str) -> list[Any] | None:
-        """Output, why it ended, records cut, error, the output normalised, and the parsed one where that differs."""
+    def _answer(self, reader: str, view: str, question: str) -> Said | None:
         score = self._source.scored.scores.get((reader, view), {}).get(question)
         if score is None:
             return None
         text = score.prediction
         whole, parsed = normalise_answer(text), normalise_answer(parse_answer(text))
         error = self._source.errors.get((reader, view, question))
-        return [text, score.finish_reason, score.cut, error, whole, None if parsed == whole else parsed]
+        return Said(text, score.finish_reason, score.cut, error, whole, None if parsed == whole else parsed)
 
 
-def chain(memory: Memory, question: Question) -> Iterator[list[Any]]:
-    """The keys that cmc walks, breadth-first: depth, subject, relation, value, record, [record, value] of earlier values."""
+def chain(memory: Memory, question: Question) -> Iterator[Step]:
+    """The keys that cmc walks, breadth-first."""
     depth = dict.fromkeys(memory.graph.subjects.anchors(question.text), 0)
     for key in memory.closure(question.text):
         edge = memory.graph.current[key]
         depth.setdefault(edge.target, depth[edge.subject] + 1)
-        earlier = [[e.position, e.value] for e in memory.stated[key] if e.target != edge.target]
-        yield [depth[edge.subject], edge.surface, edge.relation, edge.value, edge.position, earlier]
+        earlier = tuple((e.position, e.value) for e in memory.stated[key] if e.target != edge.target)
+        yield Step(depth[edge.subject], edge.surface, edge.relation, edge.value, edge.position, earlier)
 
 
-def _history(memory: Memory, chains: Any, shown: Mapping[str, Evidence], told: set[int]) -> dict[str, Any]:
+def _history(memory: Memory, steps: Iterable[Step], shown: Mapping[str, Evidence], told: set[int]) -> dict[str, object]:
     """Records as [position, line, status], those alone that some evidence, chain or trace (`told`) has.
 
     Evidence is in runs of their numbers.
     """
     needed = told | {position for evidence in shown.values() for position in evidence.positions}
-    needed |= {position for walked in chains for step in walked for position in (step[4], *(e[0] for e in step[5]))}
+    needed |= {position for step in steps for position in (step.position, *(earlier for earlier, _ in step.earlier))}
     status = statuses(memory)
     positions = [statement.position for statement in memory.history.statements if statement.position in needed]
     number = {position: index for index, position in enumerate(positions)}

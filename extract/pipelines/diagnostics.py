@@ -11,7 +11,7 @@ from extract.pipelines.car import PLANNING, read_plan
 from extract.pipelines.records import CandidateList, Diagnosis, Trace, lists_of
 from offline.canonical import digest_of
 from offline.config.calls import PipelineSettings
-from readers.calls.caller import Transcript
+from readers.transcript import Transcript
 
 Lists = Mapping[str, CandidateList]
 

@@ -17,9 +17,9 @@ from extract.pipelines.step import (
 )
 from offline.errors import AlteredError, ConfigurationError
 from offline.run.opened import OpenRun
-from readers.calls.caller import Transcript, check_environments, read_transcript
 from readers.records import Call, PipelineCounts, Prediction
 from readers.seal import PipelineFacts
+from readers.transcript import Transcript, check_environments, read_transcript
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from offline.observer import SILENT, Observer
 from offline.run.manifest import MANIFEST, SIDE, check_files, read_manifest
 from offline.run.opened import OpenRun
 from offline.run.steps import check_due
-from readers.calls.caller import TRANSCRIPT_FILES, Caller, Recorded, Transcript, check_transcript, write_transcript
+from readers.calls.caller import Caller, Recorded, check_transcript
 from readers.calls.engine_source import live_caller, spent_on
 from readers.models.pins import locate
 from readers.models.served import Tokenizer
@@ -22,6 +22,7 @@ from readers.read import keep_tokenizer
 from readers.records import Model, Spent
 from readers.requests import SETTINGS, check_settings
 from readers.seal import PIPELINES, reads_folder
+from readers.transcript import TRANSCRIPT_FILES, Transcript, write_transcript
 
 TRACES, CANDIDATES, TRANSCRIPT, ENVIRONMENTS = "traces.jsonl", "candidates.jsonl", "calls", "environments.jsonl"
 

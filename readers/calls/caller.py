@@ -5,8 +5,8 @@ an algorithm is given a `Caller` and nothing else that could generate. Behind it
 transcript of an earlier run: then the algorithm runs again, and each of its calls must be one that was made, byte for byte.
 """
 
-from collections.abc import Callable, Container, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Literal
@@ -14,15 +14,15 @@ from typing import Literal
 from msgspec import UNSET, UnsetType
 from msgspec.structs import replace
 
-from offline.canonical import Record, digest_of, encode, read_lines, write_lines, write_record
+from offline.canonical import Record, digest_of
 from offline.config.calls import CallPrompt
-from offline.errors import AlteredError, InputLinkError, OutputLinkError
+from offline.errors import InputLinkError, OutputLinkError
 from offline.records import Message
 from readers.models.served import Tokenizer
-from readers.records import Call, Decoding, FinishReason, Output, Prediction, Settings, StageCounts, predicted
-from readers.requests import SETTINGS, read_settings
+from readers.records import Call, Decoding, FinishReason, Output, Prediction, Settings, predicted
 from readers.tokens.chat import fill
-from readers.tokens.id_arrays import INPUTS, packed, read_ids, write_ids
+from readers.tokens.id_arrays import packed
+from readers.transcript import ANSWERS, CALLS, DECODINGS, Transcript, read_transcript
 
 
 class Ask(Record, frozen=True):
@@ -52,32 +52,6 @@ class Prepared:
 Seeds = Literal["input"] | UnsetType
 # Outputs of calls that were not made before, in order.
 Source = Callable[[Sequence[Prepared]], list[Output]]
-
-
-@dataclass
-class Transcript:
-    """Every distinct call of an algorithm, in the order in which it first made them, and what was answered."""
-
-    settings: Settings
-    calls: list[Call] = field(default_factory=list)
-    ids: list[Sequence[int]] = field(default_factory=list)
-    decodings: dict[str, Decoding] = field(default_factory=dict)
-    predictions: list[Prediction] = field(default_factory=list)
-
-    def counts(self, among: Container[str] | None = None) -> dict[str, StageCounts]:
-        """What each stage cost; for a served model tokens are bytes. among: digests of the calls that count, None = all."""
-        found: dict[str, StageCounts] = {}
-        for call, prediction in zip(self.calls, self.predictions, strict=True):
-            if among is not None and call.digest not in among:
-                continue
-            before = found.get(call.stage, StageCounts(0, 0, 0, 0))
-            found[call.stage] = StageCounts(
-                calls=before.calls + 1,
-                failed=before.failed + (prediction.finish_reason == "error"),
-                input_tokens=before.input_tokens + call.length,
-                output_tokens=before.output_tokens + len(prediction.output_ids),
-            )
-        return found
 
 
 class Caller:
@@ -176,38 +150,6 @@ class Caller:
         self._answers[call.digest] = prediction
 
 
-CALLS, DECODINGS, ANSWERS = "calls.jsonl", "decodings.jsonl", "answers.jsonl"
-# What `write_transcript` writes.
-TRANSCRIPT_FILES = (SETTINGS, CALLS, DECODINGS, INPUTS, ANSWERS)
-
-
-def write_transcript(folder: Path, transcript: Transcript) -> None:
-    """Store a transcript; its ids as little-endian uint32 in one file, in call order."""
-    write_record(folder / SETTINGS, transcript.settings)
-    write_lines(folder / CALLS, transcript.calls)
-    write_lines(folder / DECODINGS, transcript.decodings.values())
-    write_ids(folder, transcript.ids)
-    write_lines(folder / ANSWERS, transcript.predictions)
-
-
-def read_transcript(folder: Path) -> Transcript:
-    """What `write_transcript` stored; AlteredError if its parts do not fit each other."""
-    calls, predictions = list(read_lines(folder / CALLS, Call)), list(read_lines(folder / ANSWERS, Prediction))
-    if [call.digest for call in calls] != [prediction.request for prediction in predictions]:
-        raise AlteredError(f"{folder / ANSWERS}: not the answers to the calls in {CALLS}")
-    decodings = list(read_lines(folder / DECODINGS, Decoding))
-    by_digest = {digest_of(decoding): decoding for decoding in decodings}
-    if len(by_digest) != len(decodings):
-        raise AlteredError(f"{folder / DECODINGS}: holds one decoding twice")
-    return Transcript(
-        settings=read_settings(folder / SETTINGS),
-        calls=calls,
-        ids=read_ids(folder, calls, CALLS),
-        decodings=by_digest,
-        predictions=predictions,
-    )
-
-
 class Recorded:
     """A source that knows the answers of a transcript and no others."""
 
@@ -275,15 +217,3 @@ def check_transcript(recorded: Recorded, again: Transcript) -> int:
     if list(stored.decodings) != list(again.decodings):
         raise InputLinkError(f"{folder / DECODINGS}: not the decodings that these calls have when the algorithm runs again")
     return len(again.calls)
-
-
-def check_environments(path: Path, environments: Sequence[dict[str, str]], transcript: Transcript) -> None:
-    """AlteredError unless engines that answered these calls can have resolved what `path` holds.
-
-    Each once, in canonical order, with the version of coldread; none only where no call was made. What else they say of a
-    machine follows from no other file: a seal covers it, by the digest of the manifest.
-    """
-    lines = [encode(environment) for environment in environments]
-    made = any(call.refused is None for call in transcript.calls)
-    if lines != sorted({*lines}) or bool(lines) != made or not all("coldread" in environment for environment in environments):
-        raise AlteredError(f"{path}: not what engines resolved that answered the calls beside it; the file was altered")

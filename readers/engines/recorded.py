@@ -11,10 +11,10 @@ from pathlib import Path
 from offline.canonical import Record, digest_of, file_digest
 from offline.errors import ConfigurationError, StateError
 from offline.run.opened import OpenRun
-from readers.calls.caller import ANSWERS, read_transcript
 from readers.engines import EngineStart, engine_options
 from readers.records import Decoding, Output, Prediction
 from readers.sealed import sealed_reader
+from readers.transcript import ANSWERS, read_transcript
 
 
 class RecordedOptions(Record, frozen=True):
