@@ -35,8 +35,8 @@ def encode(value: Any) -> bytes:
         return _ENCODER.encode(value)
     except UnicodeEncodeError as error:
         raise DataError(
-            f"text {error.object[max(0, error.start - 20) : error.end]!r} holds a lone surrogate, which is no character; "
-            "mend the source file"
+            f"text {error.object[max(0, error.start - 20) : error.end]!r} holds a lone surrogate, which is not a character; "
+            "fix the source file"
         ) from error
 
 

@@ -73,7 +73,7 @@ def check_reader(reader: Reader, where: str) -> None:
     check((reader.data_parallel or 1) <= MOST_PROCESSES, f"{whose}: data_parallel goes up to {MOST_PROCESSES}")
     check(
         reader.probe is UNSET or reader.probe == 0 or reader.probe >= 2,
-        f"{whose}: probe must be 0 or at least 2: one request has no company",
+        f"{whose}: probe must be 0 or at least 2: one request has nothing to be compared with",
     )
 
 

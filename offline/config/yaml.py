@@ -50,7 +50,7 @@ def parse_yaml(text: str, kind: type[T], where: str) -> T:
         raise ConfigurationError(f"{where}{place}: {problem}") from error
     except (ValueError, LookupError, AttributeError, TypeError, RecursionError) as error:
         # Not wrapped by PyYAML: an impossible date, a tag that does not fit its value, a list nested too deeply.
-        raise ConfigurationError(f"{where}: not a value that YAML can give: {type(error).__name__}: {error}") from error
+        raise ConfigurationError(f"{where}: not valid YAML: {type(error).__name__}: {error}") from error
     try:
         value = msgspec.convert(raw, kind)
         encode(value)  # everything that is configured must have canonical bytes

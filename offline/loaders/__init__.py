@@ -70,7 +70,7 @@ def kind_of(data: DataSection) -> str:
 def load(data: DataSection, source: RawSource | None, limit: int | None) -> Loaded:
     """Load the named rows and the first `limit` questions of each; drop histories without a question."""
     if isinstance(data, PluginData) and data.loader in LOADERS.built_in():
-        raise ConfigurationError(f"the loader {data.loader!r} is built in, no plug-in; write `kind: {data.loader}`")
+        raise ConfigurationError(f"the loader {data.loader!r} is built in, not a plug-in; write `kind: {data.loader}`")
     loaded = LOADERS.get(kind_of(data))(data, source)
     try:
         _check(loaded)
@@ -108,7 +108,7 @@ def _check(loaded: Loaded) -> None:
     known = {history.id for history in loaded.histories}
     for question in loaded.questions:
         if question.history not in known:
-            raise DataError(f"question {question.id!r} asks about the history {question.history!r}, which is not there")
+            raise DataError(f"question {question.id!r} asks about the history {question.history!r}, which does not exist")
         if not question.text.strip():
             raise DataError(f"question {question.id!r} is empty")
     for history in loaded.histories:

@@ -146,7 +146,7 @@ def _row_type(columns: tuple[tuple[str, Any], ...]) -> type[msgspec.Struct]:
 
 def _surrogate_hint(data: bytes, error: Exception) -> str:
     surrogate = b"\\ud" in data.lower() and not isinstance(error, msgspec.ValidationError)
-    return "; a \\ud… escape without its pair (a lone surrogate) is no character" if surrogate else ""
+    return "; a \\ud… escape without its pair (a lone surrogate) is not a character" if surrogate else ""
 
 
 def _select(data: bytes, columns: Columns, where: str) -> RawRow:

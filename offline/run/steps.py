@@ -23,7 +23,7 @@ def raw_source(experiment: ResolvedExperiment, path: Path | None) -> RawSource |
             raise ConfigurationError(f"{kind_of(data)} data needs a file: give `path` in the experiment, or --data PATH")
         return data.hub()
     if data.drawn:
-        raise CommandError(f"{kind_of(data)} data takes no --data; its seed and sizes stand in the experiment")
+        raise CommandError(f"{kind_of(data)} data takes no --data; its seed and sizes are in the experiment")
     if not path.is_file():
         raise DataError(f"--data {path}: {'not a file' if path.exists() else 'no such file'}")
     return RawSource(path=path)
