@@ -1,4 +1,4 @@
-"""The command line: thin, one function a command. `main` turns every ColdreadError into one line and its exit code."""
+"""The command line: one thin function per command. `main` turns every ColdreadError into one line and its exit code."""
 
 import io
 import json
@@ -89,7 +89,7 @@ def _open(folder: Path, may_lack: frozenset[str] = frozenset()) -> "OpenRun":
 
 
 def _published(folder: Path) -> "OpenRun":
-    """A run for a command that needs no tokenizer: it may have been published without the tokenizers' files."""
+    """A run for a command that needs no tokenizer: it may lack the tokenizers' files."""
     return _open(folder, TOKENIZERS)
 
 
@@ -99,7 +99,7 @@ def _print(as_json: bool, result: object, human: Callable[[Console], None]) -> N
 
         print(encode(result))
     else:
-        # A table is never cut to a narrower terminal: a number without its end is worse than a wrapped line.
+        # At least 100 columns: a wrapped line is better than a truncated number.
         human(Console(width=max(100, Console().width)))
     sys.stdout.flush()
 
@@ -360,7 +360,7 @@ def _score_others(
 
 
 def _check_out(place: "OpenRun", out: Path, *inputs: Path) -> None:
-    """ConfigurationError for an --out that would change the run, or what is read."""
+    """ConfigurationError for an --out inside the run, or on a file that is read."""
     if out.resolve().is_relative_to(place.path.resolve()):
         raise ConfigurationError(f"--out {out} lies in the run, which holds nothing but its steps; choose another place")
     if any(out.resolve() == given.resolve() for given in inputs):
@@ -368,7 +368,7 @@ def _check_out(place: "OpenRun", out: Path, *inputs: Path) -> None:
 
 
 class By(StrEnum):
-    """What coverage's table breaks a view down by, other than hop class."""
+    """What the coverage table breaks a view down by, besides hop class."""
 
     LENGTH = "length"
     HOPS = "hops"
@@ -482,7 +482,7 @@ def compare(
 
 
 class Format(StrEnum):
-    """Forms of tables that are published."""
+    """Formats of published tables."""
 
     MARKDOWN = "markdown"
     LATEX = "latex"
@@ -612,16 +612,16 @@ def pin(
 
 
 def _print_error(error: ColdreadError) -> None:
-    """An error as a JSON object on standard output, unless whoever read that has gone; the error stands on the other stream."""
+    """Print an error as a JSON object on standard output, unless its reader has gone."""
     try:
         print(json.dumps({"error": str(error), "exit_code": error.exit_code}), flush=True)
     except BrokenPipeError:
-        # Python would try again at its end, and say so.
+        # Otherwise Python flushes again at exit and reports the broken pipe.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def main() -> None:
-    """Run the command line; a ColdreadError becomes one line on standard error (and, asked for, JSON) and its exit code."""
+    """Run the command line; a ColdreadError becomes one line on standard error (with --json also JSON) and its exit code."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")

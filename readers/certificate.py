@@ -1,8 +1,8 @@
-"""The determinism certificate: do this engine's greedy outputs depend on what shares a batch, on order, on a warm cache?
+"""The determinism certificate: do greedy outputs depend on batch composition, on order, or on a warm prefix cache?
 
-A sample of the frozen requests is read alone (the reference), in batches, in shuffled batches and, where the engine keeps a
-prefix cache, once more while it is warm. After the run the outputs that are sealed of the sample are compared as well. Every
-sequence is kept (probes.jsonl), so the counts in a seal can be counted again.
+A sample of the frozen requests is read alone (the reference), in batches, in shuffled batches, and again with a warm prefix
+cache where the engine keeps one. The run's own outputs are compared too. Every output is stored (probes.jsonl), so the counts
+in a seal can be recomputed.
 """
 
 import random
@@ -16,35 +16,31 @@ from readers.process.parent import Process
 from readers.records import Certificate, Condition, Divergence, Output, Prediction, Probe
 from readers.requests import Requests, batches_of
 
-# Requests sampled where the reader does not say.
-SAMPLE = 8
+SAMPLE = 8  # requests sampled by default
 _SEED = 7
 
 
 def sample(requests: Requests, size: int) -> list[int]:
-    """Indices of `size` requests to probe (or all), spread evenly over the lengths, longest first."""
+    """Indices of up to `size` requests to probe, spread evenly over the lengths, longest first."""
     return spread([i for batch in batches_of(requests) for i in batch], size)
 
 
 def spread(ordered: Sequence[int], size: int) -> list[int]:
-    """`size` of these, or all, spread evenly from the first to the last."""
+    """Up to `size` items, spread evenly from first to last."""
     if len(ordered) <= size:
         return list(ordered)
     return [ordered[round(place * (len(ordered) - 1) / max(1, size - 1))] for place in range(size)]
 
 
 def kept_probes(path: Path, requests: Requests) -> list[Probe]:
-    """The probes that an earlier, interrupted read of the same requests kept; none of other requests."""
+    """Probes that an interrupted read of the same requests stored; empty if they belong to other requests."""
     known = {request.digest for request in requests.requests}
     probes = list(read_lines(path, Probe)) if path.is_file() else []
     return probes if {probe.request for probe in probes} <= known else []
 
 
 def probe(process: Process, requests: Requests, size: int) -> list[Probe]:
-    """Read a sample under every condition that this reader can meet; one probe for each condition and request.
-
-    A request that its batch would hold alone has no company, so it is no probe of `batch` or `shuffled`.
-    """
+    """Read a sample under every condition that this reader can meet; `batch` and `shuffled` skip batches of one request."""
     chosen = sample(requests, size)
     alone = {i: process.generate([requests.ids[i]])[0] for i in chosen}
     together = batches_of(requests, chosen)
@@ -55,7 +51,7 @@ def probe(process: Process, requests: Requests, size: int) -> list[Probe]:
         ("shuffled", _read(process, requests, [batch for batch in shuffled if len(batch) > 1], warm=False)),
     ]
     if process.forgets:
-        # Twice the same batches: the first leaves the cache full of just these inputs.
+        # The first pass leaves exactly these inputs in the cache.
         _read(process, requests, together, warm=False)
         found.append(("warm", _read(process, requests, together, warm=True)))
     return [
@@ -67,28 +63,28 @@ def probe(process: Process, requests: Requests, size: int) -> list[Probe]:
 
 
 def probe_run(process: Process, requests: Requests, probes: Sequence[Probe], outputs: Mapping[int, Output]) -> list[Probe]:
-    """The sample's outputs in the run itself, by request index, as one more condition."""
+    """The sample's outputs in the run itself, as one more condition. outputs: by request index."""
     alone = _read_alone(probes)
     index = {request.digest: i for i, request in enumerate(requests.requests)}
     return [_compare(process, requests, "run", index[name], ids, outputs[index[name]]) for name, ids in alone.items()]
 
 
 def _read_alone(probes: Sequence[Probe]) -> dict[str, tuple[int, ...]]:
-    """What every request of the sample gave alone."""
+    """Output ids of each sampled request read alone, by request digest."""
     return {p.request: p.output_ids for p in probes if p.condition == "alone"}
 
 
 def _read(process: Process, requests: Requests, batches: Sequence[Sequence[int]], *, warm: bool) -> dict[int, Output]:
     outputs: dict[int, Output] = {}
     for number, batch in enumerate(batches):
-        # Of several cold batches only the first empties the cache, so that a warm pass finds all of them.
+        # Only the first cold batch empties the cache, so that a warm pass finds all of them.
         made = process.generate([requests.ids[i] for i in batch], warm=warm or number > 0)
         outputs.update(zip(batch, made, strict=True))
     return outputs
 
 
 def first_difference(one: Sequence[int], other: Sequence[int]) -> int:
-    """Index of the first token in which two sequences differ (a missing token differs), -1 if they are equal."""
+    """Index of the first token that differs (a missing one does); -1 if the sequences are equal."""
     for index, (a, b) in enumerate(zip(one, other, strict=False)):
         if a != b:
             return index
@@ -115,7 +111,7 @@ def _compare(
 
 
 def certify(probes: Sequence[Probe], environments: Sequence[Mapping[str, str]]) -> Certificate:
-    """Count the probes: every one again against what its request gave alone, whatever it says of itself."""
+    """Count matches and divergences, recomputed from the output ids."""
     alone = _read_alone(probes)
     probed: dict[str, int] = {}
     matched: dict[str, int] = {}
@@ -139,7 +135,7 @@ def certify(probes: Sequence[Probe], environments: Sequence[Mapping[str, str]]) 
 
 
 def foreign_probe(probes: Sequence[Probe], predictions: Sequence[Prediction]) -> str | None:
-    """What a reader's probes say that its predictions and they themselves do not bear out; None if nothing."""
+    """Describe the first probe that contradicts the predictions or its own sample; None if there is none."""
     sealed = {prediction.request: prediction.output_ids for prediction in predictions}
     alone = _read_alone(probes)
     for number, p in enumerate(probes, 1):
@@ -153,7 +149,7 @@ def foreign_probe(probes: Sequence[Probe], predictions: Sequence[Prediction]) ->
 
 
 def certificate_line(certificate: Certificate | UnsetType) -> str:
-    """A certificate in one line."""
+    """The certificate in one line."""
     if certificate is UNSET:
         return "determinism not probed"
     found = certificate.matched.items()

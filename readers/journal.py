@@ -1,7 +1,6 @@
-"""The journal of an unfinished read: one checked line for each finished batch, synced before the next one starts.
+"""The journal of an unfinished read: one checked line per finished batch, synced before the next one starts.
 
-A process killed at any moment loses at most the batch it was working on. A last line without its end is what such a kill
-leaves; it is dropped. Any other damage is an altered file.
+A killed process loses at most its current batch. An unfinished last line is dropped; any other damage is an AlteredError.
 """
 
 import os
@@ -37,10 +36,10 @@ class Journal:
             self.entries[entry.batch] = entry
 
     def append(self, entry: JournalEntry) -> None:
-        """Write one entry and force it to disk."""
+        """Append one entry and force it to disk."""
         checked = msgspec.structs.replace(entry, check=self_digest(entry, "check"))
         with storage(self.path), self.path.open("ab") as stream:
-            # Cut what a kill left of a last line, or what a full disk left of an earlier try.
+            # Drop an unfinished line, left by a kill or a full disk.
             stream.truncate(self._whole)
             stream.write(encode(checked) + b"\n")
             stream.flush()

@@ -1,4 +1,4 @@
-"""A pin written into a reader file: a small edit of its `model` mapping that leaves all else, comments too, as it is."""
+"""Write a pin into a reader file: edit its `model` mapping in place and keep everything else, comments included."""
 
 from pathlib import Path
 from typing import Any
@@ -23,7 +23,7 @@ def _kind(path: Path) -> type[Pinned]:
 
 
 def reader_that_names(model: str, path: Path) -> Pinned:
-    """The reader, encoder or reranker of a file whose model is this repository or folder; ConfigurationError if it is not."""
+    """The reader, encoder or reranker of a file; ConfigurationError unless its model is this repository or folder."""
     reader = load_yaml(path, _kind(path))
     pin = reader.model
     if pin.repository != model and not (pin.folder and _real(pin.folder) == _real(model)):
@@ -41,7 +41,7 @@ def _real(folder: str) -> Path:
 def write_pin(path: Path, pin: Pin) -> None:
     """Fill a pin's revision and fingerprint into the file that names its model.
 
-    ConfigurationError, and the file as it was, unless the edited file reads as the same reader with just these two filled in.
+    ConfigurationError, and no change, unless the edited file parses as the same reader with only these two filled in.
     """
     reader = reader_that_names(str(pin.repository or pin.folder), path)
     expected = msgspec.structs.replace(
@@ -65,7 +65,7 @@ def _reads_as(text: str, expected: Pinned) -> bool:
 
 
 def _fill(text: str, values: dict[str, str]) -> str:
-    """The text with these keys of its `model` mapping replaced where they stand, or put behind the mapping's last value."""
+    """Set these keys of the `model` mapping: replace existing values, append missing ones after the last."""
     root: Any = yaml.compose(text, Loader=yaml.SafeLoader)
     mapping = next(value for key, value in root.value if key.value == "model")
     edits: list[tuple[int, int, str]] = []

@@ -1,4 +1,4 @@
-"""Reading: requests frozen, a reader process fed with them batch by batch, predictions journalled, sealed at the end."""
+"""Reading: freeze requests, generate batch by batch in a reader process, journal the outputs, seal the predictions."""
 
 import shutil
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -46,21 +46,21 @@ from readers.tokens.chat import ChatTokenizer, copy_tokenizer, tokenizer_digest
 
 @dataclass(frozen=True)
 class Commitment:
-    """What a seal says of the labels without knowing them: the label file's sha256, and the ledger's length."""
+    """What a seal states about the labels without opening them."""
 
-    labels: str
-    ledger: int
+    labels: str  # sha256 of the label file
+    ledger: int  # its length: label openings so far
 
 
 def keep_tokenizer(run: OpenRun, reader: str, model: Model, model_folder: Path) -> None:
-    """Keep a reader's tokenizer in the run, unless it is up to date."""
+    """Copy a reader's tokenizer into the run, unless it is up to date."""
     run.step(f"reads/{reader}/tokenizer", {"model": model.fingerprint}, lambda folder: copy_tokenizer(model_folder, folder))
 
 
 def freeze_requests(run: OpenRun, plan: ReaderPlan, model_folder: Path, *, whole: bool = True) -> Requests:
-    """Freeze a reader's requests and keep its tokenizer, unless both are up to date; the requests.
+    """Freeze a reader's requests and keep its tokenizer, unless both are up to date; return the requests.
 
-    A folder that is not `whole` lacks its weights: enough to count tokens by, and its fingerprint is not checked.
+    whole: False for a folder without weights, which is enough to count tokens; its fingerprint is not checked.
     """
     reader = plan.reader
     model = identify(reader, model_folder) if whole else fingerprint(model_folder)
@@ -74,7 +74,7 @@ def freeze_requests(run: OpenRun, plan: ReaderPlan, model_folder: Path, *, whole
     }
 
     def write(folder: Path) -> None:
-        # The kept copy, not the model's folder: what reads here is what replays later.
+        # The run's copy, not the model's folder: replay will use the same.
         tokenizer = ChatTokenizer.of(reader, run.step_folder(f"{base}/tokenizer"))
         frozen = make_requests(
             make_settings(reader, model, tokenizer),
@@ -91,10 +91,10 @@ def freeze_requests(run: OpenRun, plan: ReaderPlan, model_folder: Path, *, whole
 
 
 def make_measure(run: OpenRun) -> tuple[Measure, str]:
-    """What random_disjoint measures a record by, and the name that the packets' manifest records.
+    """The record measure of `random_disjoint`, and its name for the packets' manifest.
 
-    Characters, or tokens of the first configured reader: by the tokenizer that a sealed run keeps or is supplied with, or the
-    pinned model's.
+    Characters, or tokens of the first configured reader, counted by the tokenizer that a sealed run keeps (or is given), else
+    by the pinned model's.
     """
     if run.experiment.settings.length_unit == "characters":
         return len, "characters"
@@ -108,14 +108,14 @@ def make_measure(run: OpenRun) -> tuple[Measure, str]:
 
 
 def engines_for(run: OpenRun, requests: Requests, model_folder: Path) -> Engines:
-    """How to start the engine of these frozen requests."""
+    """What starts the engine of these frozen requests."""
     longest = max((request.length for request in requests.requests if not request.too_long), default=1)
     start = EngineStart(settings=requests.settings, model_folder=str(model_folder), longest=longest)
     return Engines(start, forbidden_paths(run))
 
 
 def generate(requests: Requests, journal: Journal, engines: Engines, probes: Path, task: Task) -> dict[str, JournalEntry]:
-    """Generate every batch that the journal lacks, between the probes before and after; all entries by batch digest."""
+    """Generate every batch that the journal lacks, with probes before and after; return all entries by batch digest."""
     reader = requests.settings.reader
     batches = batches_of(requests)
     names = [digest_of([requests.requests[i].digest for i in batch]) for batch in batches]
@@ -124,7 +124,7 @@ def generate(requests: Requests, journal: Journal, engines: Engines, probes: Pat
     done = total - sum(len(batch) for _, batch in todo)
     size = SAMPLE if reader.probe is UNSET else reader.probe
     kept = kept_probes(probes, requests)
-    # Probes of a run that still has batches to do are not of this one: an earlier plan may have made other batches.
+    # With batches left to do, old `run` probes are void: an earlier plan may have made other batches.
     before = [probe for probe in kept if probe.condition != "run"]
     unfinished = bool(size and batches) and (bool(todo) or before == kept)
     task.at(done, total, "starting its engine" if todo or unfinished else "")
@@ -154,7 +154,7 @@ def _outputs(batches: Sequence[Sequence[int]], entries: Iterable[JournalEntry]) 
 
 
 def make_predictions(requests: Requests, entries: Mapping[str, JournalEntry], tokenizer: Tokenizer) -> list[Prediction]:
-    """One prediction for each distinct request, in request order; what was not generated is a failure, never a gap."""
+    """One prediction per distinct request, in request order; a request without output counts as a failure."""
     outputs = _outputs(batches_of(requests), entries.values())
     too_long = Output(ids=(), finish_reason="error", error="the input exceeds the cap even without evidence")
     predictions = []
@@ -166,7 +166,7 @@ def make_predictions(requests: Requests, entries: Mapping[str, JournalEntry], to
 
 @contextmanager
 def _resumable() -> Iterator[None]:
-    """Whatever ends an engine leaves the journal as it was; the error says so."""
+    """Add to an engine's error that the journal is kept and the read resumes."""
     try:
         yield
     except EngineError as error:
@@ -174,7 +174,7 @@ def _resumable() -> Iterator[None]:
 
 
 def is_sealed(run: OpenRun, reader: str) -> bool:
-    """Whether a reader is sealed, be it that a kill left the end of it undone; such a reader is never extended."""
+    """True once a seal exists, even if a kill interrupted the clean-up after it. A sealed reader is never extended."""
     folder = reads_folder(run, reader)
     return (folder / SEAL).is_file() or (folder / MANIFEST).is_file()
 
@@ -186,9 +186,9 @@ def read(
     served: PipelineFacts | None = None,
     observer: Observer = SILENT,
 ) -> Seal:
-    """Read one reader's packets and seal the predictions; a sealed reader is verified and left alone.
+    """Read one reader's packets and seal the predictions; a sealed reader is only verified.
 
-    served: of its pipelines, which have run already: the seal covers them too. StateError if it names some and they have not.
+    served: what its pipelines did; the seal covers them too. StateError if the plan names pipelines that have not run.
     """
     folder = reads_folder(run, plan.reader.name)
     if is_sealed(run, plan.reader.name):
@@ -232,10 +232,10 @@ def read(
 
 
 def _pipelines(run: OpenRun, plan: ReaderPlan, served: PipelineFacts | None) -> str | UnsetType:
-    """The digest of a reader's pipelines, unset if it serves none; StateError if they have not run."""
+    """The digest of a reader's pipelines, UNSET if it has none; StateError if they have not run."""
     step = f"reads/{plan.reader.name}/{PIPELINES}"
     if plan.pipelines is UNSET:
-        # Of an earlier experiment of this unsealed run.
+        # Left by an earlier experiment of this unsealed run.
         with storage(run.step_folder(step)):
             shutil.rmtree(run.step_folder(step), ignore_errors=True)
         return UNSET
@@ -247,9 +247,9 @@ def _pipelines(run: OpenRun, plan: ReaderPlan, served: PipelineFacts | None) -> 
 
 
 def probe_reader(run: OpenRun, plan: ReaderPlan, size: int) -> tuple[Certificate, dict[str, str]]:
-    """The certificate of a fresh sample, compared with the sealed predictions if there are any; nothing is kept.
+    """Certificate of a fresh sample, compared with sealed predictions if there are any, and the engine's environment.
 
-    Requests are frozen first, if they are not yet. Also what the engine resolved.
+    Freezes the requests if necessary; stores nothing else.
     """
     model_folder = locate(plan.reader)
     requests = freeze_requests(run, plan, model_folder)
@@ -272,7 +272,7 @@ def _distinct(environments: Iterable[dict[str, str]]) -> tuple[dict[str, str], .
 
 
 def _finish(run: OpenRun, reader: str) -> Seal:
-    """Complete what a kill after sealing left undone, then verify: manifest written, journal removed."""
+    """Finish what a kill after sealing interrupted (manifest, journal removal), then verify."""
     folder = reads_folder(run, reader)
     seal = read_seal(run, reader)
     if not (folder / MANIFEST).is_file():

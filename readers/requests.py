@@ -1,4 +1,4 @@
-"""Requests: packets to frozen token ids, each distinct one once."""
+"""Requests: packets turned into frozen token ids, each distinct input once."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ from readers.records import Call, Model, Request, Scheduled, Settings
 from readers.tokens.chat import messages
 from readers.tokens.id_arrays import INPUTS, packed, read_ids, write_ids
 
-# Fields of a reader that cannot change what it answers, or that the request digests cover themselves.
+# Reader fields that cannot change an answer, or that the request digests cover themselves.
 _INDECISIVE = {
     *("name", "model", "output_cap", "input_cap", "input_rate", "output_rate"),
     *("probe", "data_parallel", "start_seconds", "batch_seconds"),
@@ -35,7 +35,7 @@ class Requests:
 
 
 def make_settings(reader: Reader, model: Model, tokenizer: Tokenizer) -> Settings:
-    """Freeze what decides a reader's outputs. The reader's name and where its model lies are not part of it."""
+    """Freeze what decides a reader's outputs, without its name and the model's location."""
     window = tokenizer.window()
     cap = min(reader.input_cap, window - reader.output_cap) if window > 0 else reader.input_cap
     if cap <= 0:
@@ -44,7 +44,7 @@ def make_settings(reader: Reader, model: Model, tokenizer: Tokenizer) -> Setting
             f"of {window} tokens; lower output_cap"
         )
     stop_ids, thinking = tokenizer.stop_ids(), tokenizer.thinking()
-    # Unset fields leave no trace here either, so settings that an earlier version froze keep their fingerprint.
+    # Unset fields are left out, so settings frozen by an earlier version keep their fingerprint.
     decisive = {name: value for name, value in msgspec.structs.asdict(reader).items() if name not in _INDECISIVE}
     decisive = {name: value for name, value in decisive.items() if value is not msgspec.UNSET}
     return Settings(
@@ -61,7 +61,7 @@ def make_settings(reader: Reader, model: Model, tokenizer: Tokenizer) -> Setting
 
 
 def read_settings(path: Path) -> Settings:
-    """Frozen settings; AlteredError if their model's fingerprint is not that of the files, or the name, beside it."""
+    """Read frozen settings; AlteredError if the model's fingerprint is not that of its files, or served name."""
     settings = read_record(path, Settings)
     model, pin = settings.model, settings.reader.model
     if model != (Model(digest_of(model.files), model.files) if pin.served is msgspec.UNSET else served_model(pin.served)):
@@ -70,17 +70,14 @@ def read_settings(path: Path) -> Settings:
 
 
 def tokenizer_names(settings: Settings) -> tuple[str, ...]:
-    """The files that a run keeps of a reader's tokenizer."""
+    """Names of the tokenizer files that a run keeps for a reader."""
     if settings.reader.model.served is not msgspec.UNSET:
         return (CODEC,)
     return tuple(file.name for file in settings.model.files if not file.name.endswith(WEIGHTS))
 
 
 def check_settings(path: Path, reader: Reader, stored: Settings, tokenizer: Tokenizer) -> None:
-    """InputLinkError unless the frozen settings in `path` are what the experiment's reader and the kept tokenizer give.
-
-    What `read_settings` checks is not checked again.
-    """
+    """InputLinkError unless reader and kept tokenizer give the settings of `path`; repeats no check of `read_settings`."""
     if make_settings(reader, stored.model, tokenizer) != stored:
         raise InputLinkError(f"{path}: the settings of reader {reader.name!r} come out differently when derived again")
     if reader.model.fingerprint not in (msgspec.UNSET, stored.model.fingerprint):
@@ -93,10 +90,10 @@ def check_settings(path: Path, reader: Reader, stored: Settings, tokenizer: Toke
 
 
 def _fit(tokenizer: Tokenizer, prompt: Prompt, evidence: Evidence, question: str, cap: int) -> tuple[list[int], int]:
-    """Token ids of one input and how many oldest records were cut to meet the cap.
+    """Token ids of one input, and how many of the oldest records were cut to meet the cap.
 
-    Whole records go, oldest first; system text, question and the answer's opening stay. The fewest records that suffice
-    are found by bisection, since an input never grows when a record is taken away.
+    Whole records are cut, the fewest that suffice (by bisection: cutting a record never lengthens an input); system text,
+    question and generation prompt stay.
     """
     ids = tokenizer.encode(messages(prompt, evidence.text, question))
     if len(ids) <= cap:
@@ -162,11 +159,10 @@ def make_requests(
 
 
 def batches_of(requests: Requests, indices: Sequence[int] | None = None, *, longest_first: bool = True) -> list[list[int]]:
-    """Indices of the requests to generate (of all, or of these), in batches: longest first, ties by digest.
+    """Indices of all (or these) requests to generate, in batches: longest first, ties by digest.
 
-    A batch holds `batch_size` requests, or as many as keep its padded length within `batch_tokens`, one at least. The plan
-    depends on the frozen requests alone, so a resumed read makes the same batches as an undisturbed one: greedy output can
-    depend on what shares a batch.
+    A batch holds `batch_size` requests, or fewer to keep its padded length within `batch_tokens`, at least one. Greedy output
+    can depend on the batch, so batches follow from the frozen requests alone: a resumed read makes the same ones.
     """
     reader, of = requests.settings.reader, requests.requests
     wanted = [i for i in (range(len(of)) if indices is None else indices) if not of[i].too_long]
@@ -176,7 +172,7 @@ def batches_of(requests: Requests, indices: Sequence[int] | None = None, *, long
 
 
 def in_batches(order: Iterable[int], of: Sequence[Request | Call], reader: Reader) -> list[list[int]]:
-    """Indices into `of`, in this order, cut into batches: `batch_size` of them, or what `batch_tokens` padded tokens hold."""
+    """Split `order`, indices into `of`, into batches of `batch_size` or of what `batch_tokens` padded tokens hold."""
     batches: list[list[int]] = []
     longest = 0
     for i in order:
@@ -189,7 +185,7 @@ def in_batches(order: Iterable[int], of: Sequence[Request | Call], reader: Reade
     return batches
 
 
-# What `write_requests` writes.
+# Files of `write_requests`.
 SETTINGS = "settings.json"
 REQUESTS, SCHEDULE = "requests.jsonl", "schedule.jsonl"
 REQUEST_FILES = (SETTINGS, REQUESTS, SCHEDULE, INPUTS)
@@ -204,7 +200,7 @@ def write_requests(folder: Path, frozen: Requests) -> None:
 
 
 def read_requests(folder: Path) -> Requests:
-    """What `write_requests` stored; AlteredError if the index does not fit the array."""
+    """Read stored requests; AlteredError if the index does not fit the array."""
     requests = tuple(read_lines(folder / REQUESTS, Request))
     return Requests(
         settings=read_settings(folder / SETTINGS),

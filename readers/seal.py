@@ -1,4 +1,4 @@
-"""Seals: what closes a reader's predictions before any label is opened, and how it is checked."""
+"""Seals: close a reader's predictions before any label is opened, and verify them."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -19,21 +19,18 @@ PREDICTIONS = "predictions.jsonl"
 TIMINGS = "timings.json"
 JOURNAL = "journal.jsonl"
 PROBES = "probes.jsonl"
-# Folders beside the sealed files; each has a manifest of its own.
+# Folders beside the sealed files, each with its own manifest.
 PIPELINES = "pipelines"
 PARTS = ("requests", "tokenizer", PIPELINES)
 
 
 @dataclass(frozen=True)
 class PipelineFacts:
-    """What a reader's pipelines did, as its seal states it: those that sampled, counts, and what answered their calls.
+    """What a seal states about pipelines; extract/pipelines derives it from the folder that the seal covers."""
 
-    Whoever runs pipelines (extract/pipelines) derives it from the folder that the seal covers.
-    """
-
-    sampled: tuple[str, ...]
+    sampled: tuple[str, ...]  # pipelines that sampled
     counts: PipelineCounts
-    environments: tuple[dict[str, str], ...]
+    environments: tuple[dict[str, str], ...]  # of the engines that answered their calls
 
 
 def close(seal: Seal) -> Seal:
@@ -42,7 +39,7 @@ def close(seal: Seal) -> Seal:
 
 
 def count(requests: Requests, predictions: Sequence[Prediction], served: PipelineFacts | None = None) -> Counts:
-    """The counts that a seal states, from what it covers."""
+    """The counts that a seal states."""
     failed = {prediction.request for prediction in predictions if prediction.finish_reason == "error"}
     return Counts(
         scheduled=len(requests.schedule),
@@ -56,7 +53,7 @@ def count(requests: Requests, predictions: Sequence[Prediction], served: Pipelin
 
 
 def pipelines_line(counts: PipelineCounts, sampled: Sequence[str]) -> str:
-    """What a seal states of pipelines in one line."""
+    """A seal's pipeline counts in one line."""
     also = f", sampled: {', '.join(sampled)}" if sampled else ""
     made = f"{counts.calls} calls, {counts.input_tokens} tokens in, {counts.output_tokens} out"
     return f"pipelines: {counts.questions} questions, {counts.failed} failed, {made}{also}"
@@ -68,7 +65,7 @@ def reads_folder(run: OpenRun, reader: str) -> Path:
 
 
 def read_seal(run: OpenRun, reader: str) -> Seal:
-    """A reader's seal; StateError if it has none, AlteredError if it is gone or its root does not fit."""
+    """A reader's seal; StateError if it was never sealed, AlteredError if the seal is missing or has a wrong root."""
     path = reads_folder(run, reader) / SEAL
     if not path.is_file() and (path.parent / MANIFEST).is_file():
         raise AlteredError(f"{path} is missing, but {MANIFEST} beside it was made for it; restore it")
@@ -81,20 +78,20 @@ def read_seal(run: OpenRun, reader: str) -> Seal:
 
 
 def read_predictions(run: OpenRun, reader: str) -> tuple[Prediction, ...]:
-    """A reader's predictions, one for each distinct request, in request order."""
+    """A reader's predictions, one per distinct request, in request order."""
     return tuple(read_lines(reads_folder(run, reader) / PREDICTIONS, Prediction))
 
 
 def read_probes(run: OpenRun, reader: str) -> tuple[Probe, ...]:
-    """The probes of a reader's certificate, none if it has none."""
+    """The probes of a reader's certificate; empty if it has none."""
     path = reads_folder(run, reader) / PROBES
     return tuple(read_lines(path, Probe)) if path.is_file() else ()
 
 
 def verify_reads(run: OpenRun, reader: str) -> Seal:
-    """Check every file of a sealed reader against its manifests and its seal; the seal.
+    """Check every file of a sealed reader against its manifests and seal; return the seal.
 
-    AlteredError names the file that differs. The links upstream of the reader are checked by `verify_upstream`.
+    AlteredError or SealLinkError names the file that differs. `verify_upstream` checks the upstream links.
     """
     folder = reads_folder(run, reader)
     seal = read_seal(run, reader)
@@ -117,7 +114,7 @@ def verify_reads(run: OpenRun, reader: str) -> Seal:
 
 
 def verify_upstream(run: OpenRun, seal: Seal) -> None:
-    """SealLinkError unless the run's experiment, data, extraction and packets are the ones that the seal covers."""
+    """SealLinkError unless the seal covers the run's experiment, data, extraction and packets."""
     found = {
         "experiment": run.experiment_digest(),
         **{s: run.need(s).digest for s in ("data", "extraction", "packets")},

@@ -1,4 +1,4 @@
-"""A sealed reader, opened: verified once, its files read once, and its questions joined with what they were answered."""
+"""A sealed reader: verified once, its files read once, its questions joined with their answers."""
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
@@ -14,7 +14,7 @@ from readers.seal import read_predictions, read_probes, reads_folder, verify_rea
 
 @dataclass(frozen=True)
 class Answer:
-    """One scheduled question of a view, the request that asked it, and what the model said."""
+    """One scheduled question of a view, its request, and the model's prediction."""
 
     scheduled: Scheduled
     request: Request
@@ -22,10 +22,7 @@ class Answer:
 
 
 class SealedReader:
-    """A reader whose files are those that its seal covers.
-
-    run: the run that it belongs to. name: the reader's. seal: as `verify_reads` gives it, with its errors.
-    """
+    """A reader whose files match its seal; the constructor raises the errors of `verify_reads`."""
 
     def __init__(self, run: OpenRun, name: str) -> None:
         self.run = run
@@ -44,17 +41,17 @@ class SealedReader:
 
     @cached_property
     def predictions(self) -> tuple[Prediction, ...]:
-        """One for each distinct request, in request order."""
+        """One per distinct request, in request order."""
         return read_predictions(self.run, self.name)
 
     @cached_property
     def by_request(self) -> Mapping[str, Prediction]:
-        """Predictions by the digest of their request."""
+        """Predictions by request digest."""
         return {prediction.request: prediction for prediction in self.predictions}
 
     @cached_property
     def probes(self) -> tuple[Probe, ...]:
-        """The probes of the certificate, none if it has none."""
+        """The probes of the certificate; empty if there is none."""
         return read_probes(self.run, self.name)
 
     def answers(self) -> Iterator[Answer]:
@@ -65,7 +62,7 @@ class SealedReader:
 
     @cached_property
     def ended_by_cap(self) -> Mapping[str, int]:
-        """Questions whose answer the output cap ended, by view; views without any are not named."""
+        """Answers that the output cap ended, by view; views without any are left out."""
         return Counter(a.scheduled.view for a in self.answers() if a.prediction.finish_reason == "length")
 
 

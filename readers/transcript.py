@@ -1,4 +1,4 @@
-"""Transcripts: every distinct call of an algorithm to a model, and what was answered, as a run keeps them."""
+"""Transcripts: every distinct call of an algorithm to a model, with its answer, as a run stores them."""
 
 from collections.abc import Container, Sequence
 from dataclasses import dataclass, field
@@ -11,13 +11,12 @@ from readers.requests import SETTINGS, read_settings
 from readers.tokens.id_arrays import INPUTS, read_ids, write_ids
 
 CALLS, DECODINGS, ANSWERS = "calls.jsonl", "decodings.jsonl", "answers.jsonl"
-# What `write_transcript` writes.
-TRANSCRIPT_FILES = (SETTINGS, CALLS, DECODINGS, INPUTS, ANSWERS)
+TRANSCRIPT_FILES = (SETTINGS, CALLS, DECODINGS, INPUTS, ANSWERS)  # files of `write_transcript`
 
 
 @dataclass
 class Transcript:
-    """Every distinct call of an algorithm, in the order in which it first made them, and what was answered."""
+    """Every distinct call of an algorithm, in the order in which it was first made, and its answer."""
 
     settings: Settings
     calls: list[Call] = field(default_factory=list)
@@ -26,7 +25,7 @@ class Transcript:
     predictions: list[Prediction] = field(default_factory=list)
 
     def counts(self, among: Container[str] | None = None) -> dict[str, StageCounts]:
-        """What each stage cost; for a served model tokens are bytes. among: digests of the calls that count, None = all."""
+        """Cost by stage; tokens are bytes for a served model. among: digests of the calls that count, None = all."""
         found: dict[str, StageCounts] = {}
         for call, prediction in zip(self.calls, self.predictions, strict=True):
             if among is not None and call.digest not in among:
@@ -51,7 +50,7 @@ def write_transcript(folder: Path, transcript: Transcript) -> None:
 
 
 def read_transcript(folder: Path) -> Transcript:
-    """What `write_transcript` stored; AlteredError if its parts do not fit each other."""
+    """Read a stored transcript; AlteredError if its parts do not fit each other."""
     calls, predictions = list(read_lines(folder / CALLS, Call)), list(read_lines(folder / ANSWERS, Prediction))
     if [call.digest for call in calls] != [prediction.request for prediction in predictions]:
         raise AlteredError(f"{folder / ANSWERS}: not the answers to the calls in {CALLS}")
@@ -69,10 +68,10 @@ def read_transcript(folder: Path) -> Transcript:
 
 
 def check_environments(path: Path, environments: Sequence[dict[str, str]], transcript: Transcript) -> None:
-    """AlteredError unless engines that answered these calls can have resolved what `path` holds.
+    """AlteredError unless `path` can hold the environments of the engines that answered these calls.
 
-    Each once, in canonical order, with the version of coldread; none only where no call was made. What else they say of a
-    machine follows from no other file: a seal covers it, by the digest of the manifest.
+    They are distinct, in canonical order, with the coldread version; none only if no call was made. The rest, about a machine,
+    follows from no other file: the seal covers it through the manifest's digest.
     """
     lines = [encode(environment) for environment in environments]
     made = any(call.refused is None for call in transcript.calls)

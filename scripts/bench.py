@@ -1,4 +1,4 @@
-"""What selecting, freezing, ranking and reading cost on this machine.
+"""The cost of selecting, freezing, ranking and reading on this machine.
 
     python scripts/bench.py [select|freeze|bm25|dense|growth|read|prefix|waves|constrained] [--data PATH] [--json]
 
@@ -16,18 +16,15 @@
 Without a command: select, freeze and bm25. `--data` takes FactConsolidation rows (.json, .jsonl, .parquet); without it a
 synthetic stream of 18,332 statements stands in. Nothing here touches the network.
 
-Absolute times depend on the machine and on what else runs there; compare ratios, which are taken inside one process.
-- A Memory keeps the closure of each question text, and entity_key keeps its last results. `select` asks each distinct
-  question once of a fresh Memory, after clearing entity_key, so that neither cache is what is measured.
-- The rival of `select` gets its best form: subjects are padded with spaces before the clock runs. It shares the traversal
-  with ours, and must find the same anchors.
-- `freeze` counts processor time. A view pays for the indexes it needs; compiling, which all views share, is left out.
-- `growth` runs each size in a process of its own, because a peak of memory never goes down, and after a small size
-  that is not counted, so that the smallest one does not pay for imports.
-- `waves` and `constrained` ask vLLM where it is installed, else transformers. Their two sides share one engine process and no
-  answer: each has an empty cache. Two calls of each decoding, eight tokens each, come before the clock, so that every grammar
-  is compiled. An engine forgets its prefix cache before every batch, and that is part of what a batch costs: a prompt's
-  shared beginning is computed once a batch, so once a wave at most. Retrieval, tokenizing and keeping answers count too.
+Absolute times depend on the machine and its load; compare ratios, which are taken inside one process.
+- `select` asks each distinct question once of a fresh Memory, with entity_key's cache cleared, so that no cache is measured.
+  Its rival gets its best form (subjects padded beforehand), shares our traversal, and must find the same anchors.
+- `freeze` counts processor time, with the indexes that a view needs and without compiling, which all views share.
+- `growth` runs each size in its own process, since peak memory never falls, after a small uncounted one that pays for imports.
+- `waves` and `constrained` ask vLLM if it is installed, else transformers. Both sides share one engine process, and each starts
+  with an empty cache of answers. Two uncounted calls of each decoding, eight tokens each, compile the grammars. The engine
+  empties its prefix cache before every batch, so a shared beginning of prompts is computed once a batch, and at most once a
+  wave. Retrieval, tokenizing and keeping answers count too.
 """
 
 import json
@@ -83,13 +80,12 @@ ModelFolder = Annotated[Path | None, typer.Option("--model", help="A local model
 UseVllm = Annotated[bool, typer.Option("--vllm/--no-vllm", help="Also read with vLLM, if it is installed.")]
 Sizes = Annotated[str, typer.Option(help="Statements, smallest first, separated by commas.")]
 
-# Padded input tokens of a batch, which suits short inputs (many at once) and long ones (one by one) on two cores.
+# Padded input tokens of a batch: suits short inputs (many at once) and long ones (one by one) on two cores.
 BEST: dict[str, Any] = {"batch_size": 16, "batch_tokens": 2048}
 BEST_BATCH = "16, 2048 tokens at most"
-# Tokens of one answer of a pipeline: room for a list of three records, and an end for a small model that repeats itself.
-ANSWER_CAP = 128
+ANSWER_CAP = 128  # tokens: enough for a list of three records, and an end for a small model that repeats itself
 ROUNDS = 5
-# Statements of FactConsolidation's histories (6k, 64k, 262k), then far beyond them.
+# Statements of FactConsolidation's histories (6k, 64k, 262k), then far more.
 SIZES, STREAM = "455,4580,18332,100000,1000000", 18_332
 GROWTH_VIEWS = ("cmc", "stale_closure", "prior_refresh", "fact_bm25", "chunk4096_bm25", "window_bm25", "random_disjoint")
 
@@ -100,7 +96,7 @@ def peak_mib() -> int:
 
 
 def show(result: dict[str, Any], as_json: bool) -> None:
-    """Print one JSON object; or each list of rows as a table and every other value as a line."""
+    """Print one JSON object; or each list of rows as a table and each other value as a line."""
 
     def text(value: Any) -> str:
         return f"{value:,.4g}" if isinstance(value, float) else str(value)
@@ -119,14 +115,14 @@ def show(result: dict[str, Any], as_json: bool) -> None:
 
 
 def synthetic(statements: int, questions: int) -> ResolvedExperiment:
-    """The demo's experiment on another stream, with the settings and views of the paper's data."""
+    """The demo's experiment on another stream, with settings and views of the paper's data."""
     demo, paper = (make_plan(name, None, None).experiment for name in ("demo", "factconsolidation"))
     data = SyntheticData(statements=(statements,), questions=questions)
     return msgspec.structs.replace(demo, data=data, settings=paper.settings, views=paper.views)
 
 
 class Bench:
-    """Loaded and extracted data; `history` is the largest one and `questions` are its questions, each text once."""
+    """Loaded and extracted data. history: the largest one; questions: its questions, each text once."""
 
     def __init__(self, path: Path | None, questions: int = 200) -> None:
         experiment = make_plan("factconsolidation", path, None).experiment if path else synthetic(STREAM, questions)
@@ -140,7 +136,7 @@ class Bench:
 
 
 def naive_anchors(padded: Sequence[str], text: str) -> tuple[str, ...]:
-    """The anchors of a question, found by trying every subject; `padded` has each between two spaces."""
+    """The anchors of a question, found by trying every subject. padded: each subject between two spaces."""
     question = f" {entity_key(text)} "
     spans: list[tuple[int, int]] = []
     for subject in padded:
@@ -167,7 +163,7 @@ def select(data: DataPath = None, as_json: AsJson = False) -> None:
             memory = bench.memory(bench.history)
             entity_key.cache_clear()
             rounds[name].append(time_each(partial(method, memory), bench.questions))
-    # A question's time is the median of its rounds, so that p95 speaks of questions and not of a disturbed round.
+    # The median of the rounds, so that p95 reflects questions and not a disturbed round.
     each = {name: np.median(seconds, axis=0) * 1e3 for name, seconds in rounds.items()}
     result: dict[str, Any] = {"statements": len(bench.history.statements), "subjects": len(padded)}
     texts = {question.text for question in bench.all_questions}
@@ -192,7 +188,7 @@ def freeze(data: DataPath = None, as_json: AsJson = False) -> None:
         packets = (freezing.freeze_memory(bench.memory(history), questions, chosen, prompt) for history, questions in asked)
         return sum(timed(list, each, clock=time.process_time)[0] for each in packets)
 
-    # Without a view: what all views share, the digests of histories and questions. The least of three counts.
+    # Without a view: what all views share, the digests of histories and questions. The least of three.
     shared = min(processor_seconds() for _ in range(3))
     cost = {view: min(processor_seconds(view) for _ in range(3)) - shared for view in views}
     rows = [{"view": view, "seconds": seconds, "ratio_to_cmc": seconds / cost["cmc"]} for view, seconds in cost.items()]
@@ -219,7 +215,7 @@ def dense(data: DataPath = None, sample: Sample = 512, sizes: DenseSizes = "1000
 
 
 def grow(size: int) -> dict[str, float]:
-    """Seconds of each step on a stream of this size, and the peak of memory."""
+    """Seconds of each step on a stream of this size, and peak memory."""
     experiment, seconds = synthetic(size, 20), {}
     seconds["draw"], drawn = timed(load, experiment.data, None, None)
     with tempfile.TemporaryDirectory(prefix="coldread-bench-") as folder:
@@ -281,7 +277,7 @@ def prefix(data: DataPath = None, packets: Packets = 20, model: ModelFolder = No
 
 
 def reader_for_calls(model: Path | None) -> Reader:
-    """The fastest local engine that is installed, at its best for this model's calls."""
+    """The fastest installed local engine, with its best settings for this model's calls."""
     if find_spec("vllm") is not None:
         return reader_of(model, "vllm", batch_size=256, options={**CPU_OPTIONS, "cpu_kv_cache_gib": 2})
     return reader_of(model, "transformers", **BEST)

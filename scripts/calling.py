@@ -1,4 +1,4 @@
-"""What bench.py and gpu_check.py share for the calls of algorithms: one running engine, and callers that know no answer yet."""
+"""Algorithms' calls, for bench.py and gpu_check.py: one running engine, and callers with an empty cache."""
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -30,18 +30,17 @@ from readers.requests import make_settings
 from readers.tokens.chat import ChatTokenizer
 
 PIPELINES = ("sh_conflict", "car")
-# Bounds of what a small model can do that repeats itself: hops that are looked up; statements and tokens of an extraction call.
+# Bounds for a small model that repeats itself: hops; statements and tokens of an extraction call.
 HOPS = 4
 STATEMENTS, OUTPUT_CAP = 4, 512
-# Tokens of an answer that is not counted.
-_UNCOUNTED = 8
+_UNCOUNTED = 8  # tokens of an uncounted answer
 
 Made = TypeVar("Made")
 
 
 @dataclass(frozen=True)
 class _Lent(Engines):
-    """An engine that runs already, for one source after another; none of them ends it."""
+    """A running engine, lent to one source after another; none of them ends it."""
 
     processes: Sequence[Process] = ()
 
@@ -53,7 +52,7 @@ class _Lent(Engines):
 
 @dataclass(frozen=True)
 class Running:
-    """A running engine, and what its model's calls are made with."""
+    """A running engine, and what makes its model's calls."""
 
     settings: Settings
     tokenizer: Tokenizer
@@ -61,7 +60,7 @@ class Running:
 
     @contextmanager
     def caller(self) -> Iterator[tuple[Caller, list[int]]]:
-        """A caller that no earlier answer reaches, and how many calls each of its waves had."""
+        """A caller with an empty cache, and the number of calls in each of its waves."""
         waves: list[int] = []
         with TemporaryDirectory(prefix="coldread-calls-") as folder:
             live = Live(self.engines, Cache(Path(folder)), lambda answered, wave: None)
@@ -73,7 +72,7 @@ class Running:
             yield Caller(self.settings, self.tokenizer, source), waves
 
     def measure(self, name: str, algorithm: Callable[[Caller], Made]) -> tuple[Made, dict[str, Any]]:
-        """What an algorithm makes with a caller of its own, and what that took."""
+        """The result of an algorithm with its own caller, and its cost."""
         with self.caller() as (caller, waves):
             seconds, made = timed(algorithm, caller)
         tokens = sum(stage.output_tokens for stage in caller.transcript.counts().values())
@@ -81,7 +80,7 @@ class Running:
         return made, row
 
     def warm_up(self, algorithm: Callable[[Caller], object]) -> None:
-        """Two calls of each decoding that an algorithm begins with, so that every grammar is compiled; none is counted."""
+        """Make two uncounted calls of each decoding that an algorithm starts with, to compile every grammar."""
         calls: list[Prepared] = []
 
         def source(wave: Sequence[Prepared]) -> list[Output]:
@@ -97,7 +96,7 @@ class Running:
 
 @contextmanager
 def running(reader: Reader) -> Iterator[Running]:
-    """Start a reader's engine for calls that may be held to schemas."""
+    """Start a reader's engine for calls that may be constrained to schemas."""
     folder = locate(reader)
     tokenizer = ChatTokenizer.of(reader, folder)
     settings = make_settings(reader, identify(reader, folder), tokenizer)
@@ -115,13 +114,13 @@ class Work:
     reader: Reader
 
     def run(self, caller: Caller, width: int | None = None) -> Assembled:
-        """Run the pipelines on so many questions at once, None = all."""
+        """Run the pipelines on `width` questions at once, None = all."""
         chosen = self.chosen
         return run_pipelines(PIPELINES, chosen.histories, chosen.questions, chosen.experiment, caller, width)
 
 
 def make_work(data: Path | None, questions: int, reader: Reader, output_cap: int) -> Work:
-    """This many questions, as `reading.choose` takes them; output_cap: tokens of an answer."""
+    """Work on this many questions from `reading.choose`. output_cap: tokens of an answer."""
     chosen = choose(data, questions)
     pipelines = resolve_pipelines(PipelineUse(output_cap=output_cap, hops=HOPS), __file__)
     experiment = msgspec.structs.replace(chosen.experiment, pipelines=pipelines)
@@ -129,7 +128,7 @@ def make_work(data: Path | None, questions: int, reader: Reader, output_cap: int
 
 
 def compare_widths(engine: Running, work: Work) -> dict[str, Any]:
-    """The pipelines one question at a time and all questions at once; ratio: how many times faster than the first."""
+    """The pipelines one question at a time and all at once. ratio: how many times faster than the first."""
     engine.warm_up(work.run)
     rows: list[dict[str, Any]] = []
     made: list[Assembled] = []
@@ -150,7 +149,7 @@ def make_extractor(reader: Reader) -> Extractor:
 
 
 def compare_decodings(engine: Running, extractor: Extractor, texts: Sequence[str]) -> dict[str, Any]:
-    """Extraction decoded freely and held to the schema; ratio: seconds of an output token, as a multiple of the first."""
+    """Extraction decoded freely and constrained to the schema. ratio_per_token: seconds per output token, over the first."""
     rows: list[dict[str, Any]] = []
     for name, constrained in (("free", False), ("held to the schema", True)):
         asked = msgspec.structs.replace(extractor, constrained=constrained)

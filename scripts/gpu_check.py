@@ -1,12 +1,12 @@
-"""One bounded check of a machine with a GPU (or without one): certificate, small reader swap, pipelines, throughput.
+"""One bounded check of a machine with or without a GPU: certificate, small reader swap, pipelines, throughput.
 
     python scripts/gpu_check.py MODEL_FOLDER [MODEL_FOLDER ...] [--questions 20] [--minutes 8] [--dtype bfloat16]
 
 Each local model reads the same synthetic packets through vLLM in a real run, which is sealed, scored and replayed. Then it
-answers a few questions through two pipelines, held to schemas: every answer that came to its end must be the JSON that was
-asked for, and the recorded answers must give the same calls and traces again. Then other packets are read by transformers one
-at a time and by vLLM, for the ratio. What does not fit into the minutes after the run is left out and said to be. One table
-at the end, and exit code 1 if anything has failed or a model was not read in time.
+answers a few questions through two constrained pipelines: every finished answer must be the requested JSON, and the recorded
+answers must reproduce calls and traces. Then transformers, one at a time, and vLLM read other packets, for the ratio.
+Measurements that exceed the minutes are left out and listed. Prints one table; exit code 1 if anything failed or a model was
+not read in time.
 """
 
 import json
@@ -35,10 +35,8 @@ from readers.calls.caller import Caller, Recorded, check_transcript
 from readers.transcript import write_transcript
 
 VIEWS = ["cmc", "stale_closure", "fact_bm25"]
-# Questions that pipelines answer, and tokens of one of their answers.
-_ASKED, _ANSWER_CAP = 4, 512
-# Seconds that a measurement needs at least, model loading included; below that it is not begun.
-_WORTH_STARTING = 60
+_ASKED, _ANSWER_CAP = 4, 512  # questions for the pipelines, tokens of an answer
+_WORTH_STARTING = 60  # seconds left, model loading included, below which no measurement starts
 
 
 class OutOfTimeError(Exception):
@@ -46,13 +44,13 @@ class OutOfTimeError(Exception):
 
 
 def has_cuda() -> bool:
-    """Whether PyTorch sees a GPU, asked in another process so that this one holds no memory on it."""
+    """Whether PyTorch sees a GPU, asked in another process so that this one takes no memory on it."""
     code = "import sys, torch; sys.exit(not torch.cuda.is_available())"
     return subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 
 def coldread(*arguments: str) -> dict[str, Any]:
-    """A command's JSON; its error is raised with its own words."""
+    """A command's JSON; ColdreadError with its message if it fails."""
     command = [sys.executable, "-P", "-m", "coldread", *arguments, "--json"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         try:
@@ -70,7 +68,7 @@ def coldread(*arguments: str) -> dict[str, Any]:
 
 
 def start_swap(folder: Path, models: list[Path], questions: int, reader: dict[str, Any]) -> tuple[Path, dict[str, Path]]:
-    """The experiment of all models over the same packets; its file, and the models by reader name."""
+    """Write the experiment of all models over the same packets; return its file, and the models by reader name."""
     named = {f"{number}-{model.name}": model for number, model in enumerate(models, 1)}
     experiment = {
         "name": "gpu-check",
@@ -88,7 +86,7 @@ def start_swap(folder: Path, models: list[Path], questions: int, reader: dict[st
 
 
 def certificates(run: Path, names: Iterable[str]) -> dict[str, dict[str, Any]]:
-    """What the seals say, of every reader that got so far."""
+    """The certificate in the seal of every reader that is sealed."""
     found: dict[str, dict[str, Any]] = {}
     for name in names:
         path = run / "reads" / name / "seal.json"
@@ -117,7 +115,7 @@ def accuracies(run: Path, names: list[str], rows: dict[str, dict[str, Any]]) -> 
 
 
 def pipelines(model: Path, reader: dict[str, Any]) -> dict[str, str]:
-    """A few questions through pipelines; ColdreadError for an answer or a trace that is not as it must be."""
+    """Answer a few questions through pipelines; ColdreadError for a wrong answer or trace."""
     work = make_work(None, _ASKED, reader_of(model, "vllm", **reader), _ANSWER_CAP)
     with running(work.reader) as engine, engine.caller() as (caller, _), tempfile.TemporaryDirectory() as folder:
         made, transcript = work.run(caller), caller.transcript

@@ -1,4 +1,4 @@
-"""What ranking costs: BM25 against rank_bm25, dense retrieval against plain float32 arithmetic."""
+"""Cost of ranking: BM25 against rank_bm25, dense retrieval against plain float32 arithmetic."""
 
 import math
 import os
@@ -20,7 +20,7 @@ from readers.models.pins import locate
 
 
 def lexical(documents: Sequence[str], texts: Sequence[str], tokenizer: str, k: int, queries: int) -> dict[str, Any]:
-    """Time of a query and of an index, ours and rank_bm25's, and how many of the first k come in another order."""
+    """Query and index times, ours and rank_bm25's, and how many of the first k differ in order."""
     from rank_bm25 import BM25Okapi
 
     tokenize = TOKENIZERS[tokenizer]
@@ -51,7 +51,7 @@ def _vectors(
 
 
 def _against_float32(vectors: Vectors, texts: Sequence[str], asked: Sequence[str], raw: Any, k: int) -> dict[str, Any]:
-    """Our ranking without rounding against one float32 product and a stable sort; `raw` holds passages and queries."""
+    """Our exact ranking against one float32 product and a stable sort. raw: passages and queries."""
     build, ours = timed(Dense, texts, vectors, asked)
     passages, queries = raw
     places = {text: number for number, text in enumerate(asked)}
@@ -60,7 +60,7 @@ def _against_float32(vectors: Vectors, texts: Sequence[str], asked: Sequence[str
         scores = passages @ queries[places[text]]
         return [int(index) for index in np.argsort(-scores, kind="stable")[:k]]
 
-    # Of ours the mean, since one question in 32 pays for the others.
+    # The mean, since one question in 32 pays for the others.
     exact = float(np.mean(time_each(lambda text: ours.rank(text, k), asked)))
     rounded = float(np.mean(time_each(plain, asked)))
     different = sum(ours.rank(text, k) != plain(text) for text in asked)
@@ -70,7 +70,7 @@ def _against_float32(vectors: Vectors, texts: Sequence[str], asked: Sequence[str
 
 
 def dense(documents: Sequence[str], asked: Sequence[str], k: int, sample: int, sizes: Sequence[int]) -> dict[str, Any]:
-    """Encoding one by one and in batches of 32, then ranking: on real vectors, and on random ones of growing number."""
+    """Encoding one by one and in batches of 32, then ranking real vectors, and random ones of growing number."""
     encoder = load_yaml(find_config("encoders", "minilm"), Encoder)
     texts = list(dict.fromkeys(documents))
     some = sorted(texts[:: max(1, len(texts) // sample)][:sample], key=len)

@@ -1,4 +1,4 @@
-"""What bench.py and gpu_check.py share: the same packets read by one reader after another, each in a process of its own."""
+"""Reading for bench.py and gpu_check.py: the same packets by one reader after another, each in its own process."""
 
 import time
 from collections.abc import Sequence
@@ -24,7 +24,7 @@ from readers.process.parent import start_process
 from readers.requests import Requests, batches_of, make_requests, make_settings
 from readers.tokens.chat import ChatTokenizer
 
-# What a CPU wants of vLLM, measured on two cores (docs/costs.md); a GPU is left to vLLM's own choice.
+# vLLM's options on a CPU, measured on two cores (docs/costs.md); on a GPU vLLM chooses.
 CPU_OPTIONS: dict[str, str | int | bool] = {"enforce_eager": True, "max_num_batched_tokens": 512, "cpu_kv_cache_gib": 4}
 
 
@@ -48,11 +48,11 @@ class Packets:
 
 @dataclass(frozen=True)
 class Reading:
-    """What reading took, loading apart. tokens: input and output together. outputs: ids by request, in request order."""
+    """Cost and outputs of reading, without model loading."""
 
     seconds: float
-    tokens: int
-    outputs: list[tuple[int, ...]]
+    tokens: int  # input and output
+    outputs: list[tuple[int, ...]]  # ids, in request order
     environment: dict[str, str]
 
     @property
@@ -62,7 +62,7 @@ class Reading:
 
 
 def choose(data: Path | None, count: int) -> Chosen:
-    """`count` questions, evenly spread, about the smallest history of FactConsolidation, or a synthetic one of its size."""
+    """`count` questions, evenly spread, about FactConsolidation's smallest history or a synthetic one of its size."""
     experiment = make_plan("factconsolidation-6k" if data else "demo", data, None).experiment
     if data is None:
         experiment = msgspec.structs.replace(experiment, data=SyntheticData(statements=(455,), questions=count))
@@ -73,7 +73,7 @@ def choose(data: Path | None, count: int) -> Chosen:
 
 
 def make_packets(data: Path | None, views: Sequence[str], count: int) -> Packets:
-    """Packets of the questions that `choose` takes."""
+    """Packets of the questions from `choose`."""
     chosen = choose(data, count)
     experiment, extraction = chosen.experiment, extract(chosen.histories, chosen.experiment)
     frozen = freeze(chosen.histories, chosen.questions, extraction, experiment.settings, experiment.prompt, views)
@@ -90,7 +90,7 @@ def freeze_for(reader: Reader, packets: Packets) -> tuple[Requests, Path]:
 
 
 def read(reader: Reader, packets: Packets) -> Reading:
-    """Read the packets once, after a batch of two that is not counted."""
+    """Read the packets once, after an uncounted batch of two."""
     requests, folder = freeze_for(reader, packets)
     batches = batches_of(requests)
     longest = max(request.length for request in requests.requests)
@@ -110,13 +110,13 @@ def read(reader: Reader, packets: Packets) -> Reading:
 
 
 def reader_of(folder: Path | None, engine: str, **changes: Any) -> Reader:
-    """A reader of a local model, the embedded one if no folder is given."""
+    """A reader of a local model, or of the embedded one if no folder is given."""
     pin = Pin(folder=str(folder)) if folder else Pin(embedded="smollm2-135m-instruct")
     return Reader(name=f"{folder.name if folder else 'smollm2-135m'}-{engine}", engine=engine, model=pin, **changes)
 
 
 def compare(readings: dict[str, Reading]) -> list[dict[str, Any]]:
-    """A row for each reading; ratios and differing outputs against the first."""
+    """One row per reading; ratios and differing outputs are relative to the first."""
     first = next(iter(readings.values()))
     return [
         {

@@ -1,4 +1,4 @@
-"""Clocks that the benchmarks share."""
+"""Clocks of the benchmarks."""
 
 import gc
 import time
@@ -7,13 +7,13 @@ from typing import Any
 
 
 def timed(call: Callable[..., Any], *arguments: Any, clock: Callable[[], float] = time.perf_counter) -> tuple[float, Any]:
-    """Seconds of one call, by the clock on the wall unless another is given, and its result."""
+    """Seconds of one call, by the wall clock unless another is given, and its result."""
     began, result = clock(), call(*arguments)
     return clock() - began, result
 
 
 def time_each(call: Callable[[Any], Any], items: Sequence[Any]) -> list[float]:
-    """Seconds of a call for each item; the garbage collector waits, as it does under timeit."""
+    """Seconds of a call for each item, with the garbage collector off, as under timeit."""
     gc.collect()
     gc.disable()
     try:

@@ -1,4 +1,4 @@
-"""Calls of an algorithm to a model, and what answers them."""
+"""Calls of an algorithm to a model, and the sources that answer them."""
 
 from readers.calls.caller import Ask
 

@@ -1,9 +1,9 @@
-"""The user's cache of answers to calls.
+"""The user's content-addressed cache of call answers.
 
-It is content-addressed. Its unit is a batch, since greedy output can depend on what shares one: its name is the digest of its
-calls' digests, and each of those covers input ids, decoding, stop ids and the fingerprint of model, engine and settings. So an
-interrupted algorithm resumes, the same work in another run costs nothing, and a model of other files, or another prompt, never
-meets it. A batch in which something failed is not kept: what failed once need not fail again.
+The unit is a batch, since greedy output can depend on what shares one. The cache key is the digest of its calls' digests, each
+of which covers input ids, decoding, stop ids and the fingerprint of model, engine and settings. So an interrupted algorithm
+resumes, repeated work is free, and other models or prompts never match. A batch with a failure is not kept: a retry may
+succeed.
 """
 
 import os
@@ -17,12 +17,12 @@ from readers.records import JournalEntry
 
 
 def cache_folder() -> Path:
-    """Where answers are kept between runs: `$COLDREAD_CALLS`, else a folder of the user's cache."""
+    """The cache folder: `$COLDREAD_CALLS`, or one in the user's cache."""
     given = os.environ.get("COLDREAD_CALLS")
     return Path(given) if given else Path.home() / ".cache" / "coldread" / "calls"
 
 
-# What to do about a file of the cache that is not what was written, and where none can be.
+# What to do about a corrupt file of the cache, and about a folder that cannot be written.
 _REMOVE = "remove it, then go on"
 _ELSEWHERE = "answers are kept there: let COLDREAD_CALLS name a folder that can be written"
 
@@ -37,9 +37,9 @@ class Cache:
         return self.folder / batch[:2] / f"{batch}.json"
 
     def get(self, batch: str, size: int) -> JournalEntry | None:
-        """A finished batch of so many calls; AlteredError or StorageError if its file is not what was written.
+        """A finished batch of `size` calls, None if there is none; AlteredError or StorageError for a corrupt file.
 
-        Such a file is never written over: a later version may have made it, and a bad disk should be known.
+        Such a file is never overwritten: a later version may have made it, and a bad disk should be noticed.
         """
         path = self._path(batch)
         try:
@@ -59,7 +59,7 @@ class Cache:
         write_record(path, msgspec.structs.replace(entry, check=self_digest(entry, "check")), _ELSEWHERE)
 
     def open(self, folder: Path | None = None) -> None:
-        """Make the cache's folder, or one in it; StorageError if nothing can be kept there."""
+        """Make the cache folder, or one in it; StorageError if it cannot be written."""
         folder = folder or self.folder
         try:
             folder.mkdir(parents=True, exist_ok=True)

@@ -1,8 +1,8 @@
 """Calls of an algorithm to a model: chats in, answers out, every distinct call made once and kept in a transcript.
 
-Extraction by a model and query-time pipelines are algorithms that ask: what they ask next depends on what was answered. Such
-an algorithm is given a `Caller` and nothing else that could generate. Behind it stands an engine (engine_source.py), or the
-transcript of an earlier run: then the algorithm runs again, and each of its calls must be one that was made, byte for byte.
+Extraction by a model and query-time pipelines choose their next calls by the answers so far. They are given a `Caller` and no
+other access to a model. It asks an engine (engine_source.py) or an earlier transcript: on replay the algorithm runs again, and
+each of its calls must equal a recorded one byte for byte.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -26,7 +26,7 @@ from readers.transcript import ANSWERS, CALLS, DECODINGS, Transcript, read_trans
 
 
 class Ask(Record, frozen=True):
-    """One call: the chat, how its answer is decoded, and the stage of the algorithm that it is counted under."""
+    """One call: the chat, how its answer is decoded, and the stage of the algorithm that it counts under."""
 
     stage: str
     chat: tuple[Message, ...]
@@ -40,24 +40,22 @@ def chat(prompt: CallPrompt, values: Mapping[str, str]) -> tuple[Message, Messag
 
 @dataclass(frozen=True)
 class Prepared:
-    """A call with its input ids and its decoding. too_long: it is refused because there is no room for its input."""
+    """A call with its input ids and decoding."""
 
     call: Call
     ids: tuple[int, ...]
     decoding: Decoding
-    too_long: bool = False
+    too_long: bool = False  # refused because the input does not fit
 
 
-# As in `Decoding`.
-Seeds = Literal["input"] | UnsetType
-# Outputs of calls that were not made before, in order.
-Source = Callable[[Sequence[Prepared]], list[Output]]
+Seeds = Literal["input"] | UnsetType  # as in `Decoding`
+Source = Callable[[Sequence[Prepared]], list[Output]]  # outputs of calls that were not made before, in order
 
 
 class Caller:
-    """Makes calls in waves: all that is asked at once goes to the source at once, each distinct call a single time.
+    """Makes calls in waves: calls asked together go to the source together, each distinct one once.
 
-    seeds: what the decodings of calls that sample state; a replay says what the recorded ones do.
+    seeds: `Decoding.seeds` of calls that sample; a replay passes the recorded value.
     """
 
     def __init__(self, settings: Settings, tokenizer: Tokenizer, source: Source, seeds: Seeds = "input") -> None:
@@ -66,22 +64,21 @@ class Caller:
         self._source = source
         self._seeds = seeds
         self._answers: dict[str, Prediction] = {}
-        # What `fits` and `refusal` made of calls of the next wave.
-        self._prepared: dict[Ask, Prepared] = {}
+        self._prepared: dict[Ask, Prepared] = {}  # by `fits` and `refusal`, for the next wave
 
     @property
     def settings(self) -> Settings:
-        """The frozen settings of the model that is asked."""
+        """The model's frozen settings."""
         return self.transcript.settings
 
     def room(self, decoding: Decoding) -> int:
-        """Input tokens that a call may have: the smaller of the reader's cap and the window less the output cap."""
+        """Largest input of a call, in tokens: the smaller of the reader's cap and the window minus the output cap."""
         settings = self.settings
         window = settings.window - decoding.output_cap if settings.window > 0 else settings.reader.input_cap
         return min(settings.reader.input_cap, window)
 
     def special_in(self, text: str) -> str | None:
-        """The first special token of the model that a text spells out: no call can carry it. None if there is none."""
+        """The first special token of the model in a text, which no call can carry; None if there is none."""
         return self._tokenizer.special_in(text)
 
     def count(self, text: str) -> int:
@@ -89,15 +86,15 @@ class Caller:
         return self._tokenizer.count(text)
 
     def fits(self, ask: Ask) -> bool:
-        """Whether there is room for a call's input; True of one that cannot be made for another reason."""
+        """Whether a call's input fits; True for a call refused for another reason."""
         return not self._tried(ask).too_long
 
     def refusal(self, ask: Ask) -> str | None:
-        """Why a call cannot be made, with the sizes where its input is too long; None if it can."""
+        """Why a call cannot be made, with the sizes if its input is too long; None if it can."""
         return self._tried(ask).call.refused
 
     def ask(self, asks: Sequence[Ask]) -> list[Prediction]:
-        """The answers to one wave, in order. A call that cannot be made is a failed answer that says why, never an error."""
+        """The answers to one wave, in order. A call that cannot be made gets a failed answer with the reason, not an error."""
         names = []
         fresh: dict[str, Prepared] = {}
         for ask in asks:
@@ -114,7 +111,7 @@ class Caller:
 
     def _tried(self, ask: Ask) -> Prepared:
         prepared = self._prepared.get(ask) or self._prepare(ask)
-        # One that is too long is a try, and another will be made.
+        # An input that is too long was a trial; a shorter one will follow.
         if not prepared.too_long:
             self._prepared[ask] = prepared
         return prepared
@@ -151,7 +148,7 @@ class Caller:
 
 
 class Recorded:
-    """A source that knows the answers of a transcript and no others."""
+    """A source with the answers of a transcript and no others."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -159,7 +156,7 @@ class Recorded:
 
     @property
     def seeds(self) -> Seeds:
-        """What the decodings of recorded calls that sampled state."""
+        """`Decoding.seeds` of the recorded calls that sampled."""
         return next((decoding.seeds for decoding in self.transcript.decodings.values() if decoding.samples), "input")
 
     @cached_property
@@ -181,7 +178,7 @@ class Recorded:
 
 
 def _reason(transcript: Transcript, call: Call, prediction: Prediction) -> FinishReason | None:
-    """Why an answer ended, where its ids tell: at a stop id or the output cap. None for bytes, failures and all else."""
+    """The finish reason that the ids imply: stop id or output cap. None for bytes, failures and anything else."""
     ids, settings = prediction.output_ids, transcript.settings
     if settings.transport is not UNSET or prediction.finish_reason == "error":
         return None
@@ -191,14 +188,14 @@ def _reason(transcript: Transcript, call: Call, prediction: Prediction) -> Finis
 
 
 def check_transcript(recorded: Recorded, again: Transcript) -> int:
-    """Compare the transcript of an algorithm that ran again on recorded answers; how many calls it has.
+    """Compare the transcript of a run on recorded answers with the recorded one; return the number of calls.
 
-    InputLinkError for the first call that comes out otherwise, OutputLinkError for the first answer.
+    InputLinkError for the first call that differs, OutputLinkError for the first answer.
     """
     folder, stored = recorded.folder, recorded.transcript
     stored_calls = zip(stored.calls, stored.ids, stored.predictions, strict=True)
     made = zip(again.calls, again.ids, again.predictions, strict=True)
-    # Their numbers are compared below, when all that both have are equal.
+    # The lengths are compared below, after the common part.
     for number, (there, (call, ids, prediction)) in enumerate(zip(stored_calls, made, strict=False), 1):
         where = f"line {number}, stage {call.stage!r}"
         if there[:2] != (call, ids):

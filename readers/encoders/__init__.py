@@ -1,4 +1,4 @@
-"""Models of retrieval, run by sentence-transformers: an embedding model makes vectors, a reranker scores pairs.
+"""Retrieval models, run by sentence-transformers: an embedding model makes vectors, a reranker scores pairs.
 
-Each runs in a process of its own (process.py), so that its memory is free again when the readers start.
+Each runs in its own process (process.py), so that its memory is free again when the readers start.
 """

@@ -19,7 +19,7 @@ from readers.models.pins import is_model_file, patterns_of
 
 
 class EmbeddingModel:
-    """One loaded embedding model. `window`: tokens of a text at most, those that the tokenizer adds counted."""
+    """One loaded embedding model. window: largest text in tokens, including those that the tokenizer adds."""
 
     def __init__(self, encoder: Encoder, folder: str) -> None:
         whose = f"encoder {encoder.name!r}"
@@ -58,7 +58,7 @@ class EmbeddingModel:
             model_kwargs={**inside, **shared["model_kwargs"]},
             processor_kwargs=inside,
             config_kwargs=inside,
-            # Texts as they are: left to itself, the library puts them through a chat template that lies in the folder.
+            # Raw texts: by default the library would apply a chat template found in the folder.
             modality_config={"text": {"method": "forward", "method_output_name": "last_hidden_state"}},
             module_output_name="token_embeddings",
         )
@@ -66,7 +66,7 @@ class EmbeddingModel:
         return self._library.SentenceTransformer(modules=[transformer, pooling], device=str(self._device))
 
     def describe(self) -> dict[str, str]:
-        """The environment, and what was resolved of the model: window, prompts, modules."""
+        """The environment, and the window, prompts and modules in use."""
         return {
             **environment(self._torch, self._library, self._model, self._device),
             "window": str(self.window),
@@ -77,10 +77,10 @@ class EmbeddingModel:
         }
 
     def encode(self, role: Role, texts: Sequence[str], batch_size: int) -> NDArray[np.float32]:
-        """float32[texts, dimension], lengths 1: batches of consecutive texts, exactly these."""
+        """float32[texts, dimension], rows of length 1, from batches of exactly these consecutive texts."""
         parts = []
         for at in range(0, len(texts), batch_size):
-            # One call a batch: what shares a batch is ours to say, not the library's sorting.
+            # One call per batch, since the library would sort the texts.
             vectors = self._model.encode(
                 list(texts[at : at + batch_size]),
                 prompt=self._prompts[role],
@@ -92,7 +92,7 @@ class EmbeddingModel:
         return np.concatenate(parts)
 
     def room(self) -> int:
-        """Tokens of a passage that the window leaves beside the prompt and what the tokenizer adds."""
+        """Tokens that the window leaves for a passage, after the prompt and added tokens."""
         return self.window - self._added - len(self._ids([self._prompts["passage"]])[0])
 
     def count(self, texts: Sequence[str]) -> list[int]:
@@ -106,12 +106,12 @@ class EmbeddingModel:
         return found
 
     def cut(self, role: Role, texts: Sequence[str]) -> int:
-        """How many of these texts are longer than the window."""
+        """How many of these texts exceed the window."""
         prompt = self._prompts[role]
         return sum(len(ids) + self._added > self.window for ids in self._ids([prompt + text for text in texts]))
 
     def spans(self, text: str, limit: int) -> list[tuple[int, int]]:
-        """(begin, end) in characters of pieces of at most `limit` tokens each, which together are the whole text."""
+        """(begin, end) in characters of consecutive pieces of the text, at most `limit` tokens each."""
         coded = self._tokenizer(text, add_special_tokens=False, truncation=False, return_offsets_mapping=True)
         starts = [begin for begin, _ in coded["offset_mapping"]][::limit]
         cuts = [0, *starts[1:], len(text)]
@@ -119,13 +119,13 @@ class EmbeddingModel:
 
 
 def _of_length_one(vectors: NDArray[np.float64]) -> NDArray[np.float32]:
-    """Rows of length 1, zeros as they are. A model that normalises in its own dtype, bfloat16 say, misses it by thousandths."""
+    """Rows scaled to length 1, zeros unchanged. A model that normalises in bfloat16, say, is off by thousandths."""
     lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
     return (vectors / np.where(lengths == 0, 1, lengths)).astype(np.float32)
 
 
 def check_modules(folder: Path, encoder: Encoder, whose: str) -> None:
-    """ModelError unless the folder says how its tokens become a vector: the library would guess where it does not."""
+    """ModelError unless the folder says how tokens are pooled into a vector; the library would guess."""
     path = folder / "modules.json"
     try:
         modules = json.loads(path.read_bytes())
@@ -143,7 +143,7 @@ def check_modules(folder: Path, encoder: Encoder, whose: str) -> None:
 
 
 def _check_module(folder: Path, kind: str, encoder: Encoder, whose: str) -> None:
-    """ModelError unless a module is whole, and made of files that the model's fingerprint covers."""
+    """ModelError unless a module is complete and its files are covered by the model's fingerprint."""
     if not is_model_file(f"{folder.name}/config.json", patterns_of(encoder)):
         raise ModelError(
             f"{whose}: modules.json keeps the model's {kind} in {folder.name!r}, which no fingerprint covers; call the folder "

@@ -1,4 +1,4 @@
-"""What retrieval models do for a run, done once and kept: vectors of passages and questions, scores of candidate pairs."""
+"""Retrieval models' work for a run, done once and stored: vectors of passages and questions, scores of candidate pairs."""
 
 import shutil
 from collections.abc import Callable, Mapping, Sequence
@@ -36,19 +36,17 @@ from readers.encoders.reranking import RerankingModel
 from readers.models.pins import model_for_step
 from readers.records import Encoded, Model, RerankedBy
 
-# What was finished of a step that was interrupted; gone when it is done.
-JOURNAL = ".encode"
-# Of the models, beside what they made.
-ENCODER, RERANKER = "encoder.json", "reranker.json"
+JOURNAL = ".encode"  # finished slices of an interrupted step
+ENCODER, RERANKER = "encoder.json", "reranker.json"  # provenance, beside the outputs
 
 
 @dataclass(frozen=True)
 class Encoding:
-    """A run whose texts or pairs a model works on. journal: where finished slices are kept. task: told of progress."""
+    """A run whose texts or pairs a model processes."""
 
     run: OpenRun
-    journal: Path
-    task: Task
+    journal: Path  # folder of finished slices
+    task: Task  # told of progress
 
     @property
     def numbers(self) -> RetrievalSettings:
@@ -58,16 +56,16 @@ class Encoding:
 
 @dataclass(frozen=True)
 class EncodedTexts:
-    """What an embedding model made: float32[texts, dimension], which text each row is, and where it cut chunks."""
+    """Output of an embedding model."""
 
     facts: Encoded
-    rows: list[TextRow]
-    matrix: NDArray[np.float32]
-    chunks: list[Chunk]
+    rows: list[TextRow]  # the text of each row
+    matrix: NDArray[np.float32]  # float32[texts, dimension]
+    chunks: list[Chunk]  # cut by its tokenizer
 
 
 def vectors_step(run: OpenRun, observer: Observer = SILENT) -> bool:
-    """Write vectors/; True if it was written. Without the model on this machine, vectors that are up to date stay."""
+    """Write vectors/; True if it was written. Vectors that are up to date stay, even without the model on this machine."""
     encoder = (run.experiment.retrieval or RetrievalSettings()).encoder
     assert encoder is not None  # model_work refuses an experiment whose views need one and that names none
 
@@ -81,7 +79,7 @@ def vectors_step(run: OpenRun, observer: Observer = SILENT) -> bool:
 
 
 def reranked_step(run: OpenRun, observer: Observer = SILENT) -> bool:
-    """Write reranked/; True if it was written. Without the model on this machine, scores that are up to date stay."""
+    """Write reranked/; True if it was written. Scores that are up to date stay, even without the model on this machine."""
     reranker = (run.experiment.retrieval or RetrievalSettings()).reranker
     assert reranker is not None  # as above
 
@@ -95,7 +93,7 @@ def reranked_step(run: OpenRun, observer: Observer = SILENT) -> bool:
 
 
 def _step(run: OpenRun, step: str, pinned: Encoder | Reranker, write: Callable[[Path, Path, Model], None]) -> bool:
-    """A step whose output a pinned model makes: `write(out, the model's folder, the model)`; True if it was written."""
+    """Run a step whose output a pinned model makes: `write(out, model_folder, model)`; True if it was written."""
     inputs = run.upstream(step)
     found = model_for_step(run, step, inputs, pinned)
     if found is None:
@@ -105,7 +103,7 @@ def _step(run: OpenRun, step: str, pinned: Encoder | Reranker, write: Callable[[
 
 
 def clear_leftovers(run: OpenRun, work: ModelWork) -> None:
-    """Put away what an interrupted step had finished, and steps that an earlier experiment of this unsealed run needed."""
+    """Remove the journal, and model steps that the experiment of this unsealed run no longer needs."""
     needed = {"vectors": work.units, "reranked": work.stages}
     with storage(run.path / JOURNAL):
         for name in (JOURNAL, *(step for step in MODEL_STEPS if not needed[step] and not run.sealed_readers())):
@@ -113,7 +111,7 @@ def clear_leftovers(run: OpenRun, work: ModelWork) -> None:
 
 
 def encode_texts(job: Encoding, encoder: Encoder, folder: Path, model: Model) -> EncodedTexts:
-    """Vectors of all passages that views rank by them, and of all questions, each distinct text once."""
+    """Vectors of all passages that views rank by vectors, and of all questions; each distinct text once."""
     with model_process(EmbeddingModel, encoder, str(folder), whose=f"encoder {encoder.name!r}") as call:
         passages_of, queries, chunks = _texts(job, call)
         environment = call("describe")
@@ -144,7 +142,7 @@ def encode_texts(job: Encoding, encoder: Encoder, folder: Path, model: Model) ->
 
 
 def _texts(job: Encoding, call: Call) -> tuple[list[str], list[str], list[Chunk]]:
-    """Distinct passages and questions in order of first appearance, and the chunks that the encoder's tokenizer cuts."""
+    """Distinct passages and questions in order of first appearance, and the chunks cut by the encoder's tokenizer."""
     units = model_work(job.run.experiment).units
     chunks: list[Chunk] = []
     texts: dict[str, None] = {}
@@ -161,16 +159,16 @@ def _texts(job: Encoding, call: Call) -> tuple[list[str], list[str], list[Chunk]
 
 
 def _chunks(memory: Memory, call: Call, limit: int) -> list[Chunk]:
-    """A history's chunks of whole records: so many tokens at most, or as many as the encoder's window holds."""
+    """A history's chunks of whole records, within `limit` tokens and the encoder's window."""
     lines, limit = memory.lines, min(limit, call("room"))
-    # What a line break costs between two lines, which differs by tokenizer.
+    # The tokens of a line break depend on the tokenizer.
     alone, joined = call("count", ["a", "a\na"])
     sizes = [size + joined - 2 * alone for size in call("count", [line.text for line in lines])]
     return cut(memory.history.id, lines, sizes, limit, lambda text: call("spans", text, limit))
 
 
 def score_pairs(job: Encoding, reranker: Reranker, folder: Path, model: Model) -> tuple[RerankedBy, list[PairScores]]:
-    """Scores of every question with the best passages of its first stages, each distinct pair once."""
+    """Scores of every question with the best passages of its first stages; each distinct pair once."""
     candidates = _candidates(job)
     pairs = [(query, passage) for query, found in candidates.items() for passage in found]
     with model_process(RerankingModel, reranker, str(folder), whose=f"reranker {reranker.name!r}") as call:
@@ -190,7 +188,7 @@ def score_pairs(job: Encoding, reranker: Reranker, folder: Path, model: Model) -
         PairScores(
             query=text_digest(query),
             passages=tuple(text_digest(passage) for passage in found),
-            # The shortest decimal that gives the same float32 again.
+            # The shortest decimal that round-trips to the same float32.
             scores=tuple(str(score_of[query, passage]) for passage in found),
         )
         for query, found in candidates.items()
@@ -199,7 +197,7 @@ def score_pairs(job: Encoding, reranker: Reranker, folder: Path, model: Model) -
 
 
 def _candidates(job: Encoding) -> Mapping[str, dict[str, None]]:
-    """For every question text, the passages to score: the best of each first stage, in each history that it is asked about."""
+    """For every question text, the passages to score: the best of each first stage, in each history it is asked about."""
     work = model_work(job.run.experiment)
     vectors = read_vectors(job.run.step_folder("vectors")) if work.units else None
     candidates: dict[str, dict[str, None]] = {question.text: {} for question in job.run.data.questions}

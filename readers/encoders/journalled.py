@@ -1,4 +1,4 @@
-"""Work on many texts in batches, kept as it is done: an interrupted step finds its finished slices again."""
+"""Work on many texts in journalled batches: an interrupted step finds its finished slices again."""
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -11,27 +11,26 @@ from numpy.typing import NDArray
 from offline.canonical import Record, digest_of, read_record, self_digest, storage, write_record
 from offline.errors import AlteredError
 
-# Batches that are sent to a model's process, and journalled, at a time.
-_BATCHES = 16
-# Values for some items, float32[items, values of each], and how many items a window cut.
+_BATCHES = 16  # batches of one slice
+# Values of some items, float32[items, values of each], and how many items the window truncated.
 Work = Callable[[list[Any]], tuple[NDArray[np.float32], int]]
 
 
 class Slice(Record, frozen=True):
-    """Journalled output: float32 values, and how many inputs the window cut. `check`: digest of it with an empty check."""
+    """Journalled output."""
 
-    values: bytes
-    cut: int
-    check: str = ""
+    values: bytes  # little-endian float32
+    cut: int  # inputs truncated by the window
+    check: str = ""  # digest of this record with an empty check
 
 
 def in_slices(
     journal: Path, key: Any, items: Sequence[Any], batch_size: int, work: Work, progress: Callable[[int], None]
 ) -> tuple[NDArray[np.float32], int]:
-    """The outputs of all items, float32[items, values of each], in their order, and how many items were cut.
+    """The outputs of all items, float32[items, values of each], in their order, and how many items were truncated.
 
-    Longest first, equal ones by content, in batches of exactly `batch_size`, so that what shares a batch follows from the
-    items alone. Finished slices are kept under the digest of what they were made from, and found again after a kill.
+    Batches of exactly `batch_size` are formed longest first, ties by content, so that they follow from the items alone.
+    Finished slices are stored under the digest of their inputs.
     """
     order = sorted(range(len(items)), key=lambda i: (-len("".join(items[i])), items[i]))
     rows: list[NDArray[np.float32]] = []

@@ -1,4 +1,4 @@
-"""What loading an embedding model and a reranker have in common."""
+"""Loading common to embedding model and reranker."""
 
 from contextlib import AbstractContextManager
 from typing import Any
@@ -8,7 +8,7 @@ from readers.engines.device import device_name
 
 
 def libraries(whose: str) -> tuple[Any, Any]:
-    """PyTorch and sentence-transformers, quiet; ConfigurationError says how to install them."""
+    """PyTorch and sentence-transformers, made quiet; ConfigurationError says how to install them."""
     with needs("retrieval", whose):
         import sentence_transformers
         import torch
@@ -19,9 +19,9 @@ def libraries(whose: str) -> tuple[Any, Any]:
 
 
 def options(torch: Any, dtype: str, weights: str) -> dict[str, Any]:
-    """How sentence-transformers loads the model inside; never its code, and pickled weights only where they were asked for.
+    """Loading options of sentence-transformers: no remote code, and pickled weights only if configured.
 
-    Those pass through PyTorch's restricted unpickler, which builds tensors and nothing else.
+    Pickled weights pass through PyTorch's restricted unpickler, which builds only tensors.
     """
     model: dict[str, Any] = {"dtype": getattr(torch, dtype), "use_safetensors": weights == "safetensors"}
     if weights != "safetensors":
@@ -30,12 +30,12 @@ def options(torch: Any, dtype: str, weights: str) -> dict[str, Any]:
 
 
 def loading(whose: str, folder: str) -> AbstractContextManager[None]:
-    """Turn whatever the library raises into one ModelError."""
+    """Turn any exception of the library into one ModelError."""
     return guarded(f"{whose}: the model in {folder} cannot be loaded", ModelError)
 
 
 def environment(torch: Any, library: Any, model: Any, device: Any) -> dict[str, str]:
-    """Versions, device, dtype, attention and threads: what can change an output. No time, no path."""
+    """Versions, device, dtype, attention and threads: all that can change an output. No time, no path."""
     import platform
 
     import transformers

@@ -1,4 +1,4 @@
-"""A process with one retrieval model in it: the parent calls the model's methods, results come back."""
+"""A process with one retrieval model: the parent calls the model's methods and gets their results."""
 
 import os
 import sys
@@ -14,16 +14,15 @@ from offline.errors import EngineError, guarded
 from offline.packages import FILE as LAUNCHER
 from readers.process.worker import cure, die_with_parent
 
-# call(method, *arguments): calls a method of the model in its process.
-Call = Callable[..., Any]
+Call = Callable[..., Any]  # call(method, *arguments) runs a method of the model in its process
 _model: Any = None
 
 
 @contextmanager
 def model_process(load: Callable[..., Any], *arguments: Any, whose: str) -> Iterator[Call]:
-    """Load a model in a new process by `load(*arguments)`, a function at the top of a module.
+    """Load a model in a new process by `load(*arguments)`, a module-level function.
 
-    ColdreadErrors of the process come back as they are; EngineError for any other, and for a process that ends.
+    Re-raises ColdreadErrors of the process; EngineError for any other exception, and if the process ends.
     """
     with ProcessPoolExecutor(1, mp_context=get_context("spawn"), initializer=_prepare) as pool:
 
@@ -44,7 +43,7 @@ def model_process(load: Callable[..., Any], *arguments: Any, whose: str) -> Iter
 
 @contextmanager
 def _launcher_as_main() -> Iterator[None]:
-    """Let a process that starts run offline/packages.py first, where it would run the caller's script once more."""
+    """Make a new process run offline/packages.py first, instead of the caller's script again."""
     main, sys.modules["__main__"] = sys.modules["__main__"], ModuleType("__main__")
     sys.modules["__main__"].__file__ = str(LAUNCHER)
     try:
@@ -54,17 +53,17 @@ def _launcher_as_main() -> Iterator[None]:
 
 
 def _prepare() -> None:
-    """Offline, ended with its parent, and silent on standard output, which is the command's."""
+    """Go offline, end with the parent, and leave standard output to the command."""
     die_with_parent()
     parent = parent_process()
     if parent is None or not parent.is_alive():
-        os._exit(1)  # It ended before it could be watched.
+        os._exit(1)  # The parent ended before it could be watched.
     os.dup2(2, 1)
     os.environ.update(HF_HUB_OFFLINE="1", TRANSFORMERS_OFFLINE="1", TOKENIZERS_PARALLELISM="false")
 
 
 def _run(whose: str, function: Callable[..., Any], *values: Any) -> Any:
-    """A library's errors end here: some of them cannot be sent through a pipe."""
+    """Convert library exceptions here: some cannot be pickled."""
     with guarded(whose, EngineError, lambda error: cure(error, "batch_size")):
         return function(*values)
 

@@ -1,4 +1,4 @@
-"""Encoding once more, with another batch size or on another machine: which vectors, scores and rankings come out otherwise."""
+"""Encode again, with another batch size or on another machine, and compare vectors, scores and rankings."""
 
 import tempfile
 from collections.abc import Sequence
@@ -28,11 +28,11 @@ from readers.records import Encoded, Model, RerankedBy
 
 @dataclass
 class Changed:
-    """Rankings of one view: how many there are, in how many the order differs, in how many the chosen passages do."""
+    """Rankings of one view, counted."""
 
     rankings: int = 0
-    order: int = 0
-    chosen: int = 0
+    order: int = 0  # with another order
+    chosen: int = 0  # with other chosen passages
 
     def add(self, before: list[Passage], after: list[Passage]) -> None:
         """Count one question."""
@@ -42,45 +42,42 @@ class Changed:
 
 
 class ModelRecheck(msgspec.Struct, frozen=True, kw_only=True):
-    """A model that made its outputs again. identical: outputs that are the same to the last bit.
-
-    largest_difference: of a coordinate of two vectors, or of two scores.
-    """
+    """A model that made its outputs again."""
 
     name: str
     batch_size: int
     device: str
-    identical: int
-    largest_difference: float
+    identical: int  # outputs equal to the last bit
+    largest_difference: float  # of vector coordinates, or of scores
 
 
 class EncoderRecheck(ModelRecheck, frozen=True, kw_only=True):
-    """The vectors of so many texts."""
+    """An embedding model, by texts."""
 
     texts: int
 
 
 class RerankerRecheck(ModelRecheck, frozen=True, kw_only=True):
-    """The scores of so many pairs."""
+    """A reranker, by pairs."""
 
     pairs: int
 
 
 class Recheck(msgspec.Struct, frozen=True, kw_only=True):
-    """What came out otherwise; the changed rankings are by view."""
+    """Differences after encoding again."""
 
     run: str
     step: Literal["encode"] = "encode"
     encoder: EncoderRecheck | UnsetType = UNSET
     reranker: RerankerRecheck | UnsetType = UNSET
-    rankings: dict[str, Changed]
+    rankings: dict[str, Changed]  # by view
 
 
 def recheck(run: OpenRun, batch_size: int | None, observer: Observer = SILENT) -> Recheck:
-    """Encode and score all texts of a run again and compare; nothing of the run is changed.
+    """Encode and score all texts of a run again and compare; the run does not change.
 
-    batch_size: in the place of the models' own. A view of vectors is ranked by the new vectors, a reranked one by the new
-    scores of its old candidates.
+    batch_size: replaces the models' own. Views of vectors are ranked by the new vectors, reranked views by the new scores of
+    their old candidates.
     """
     if batch_size is not None and batch_size < 1:
         raise CommandError("--batch-size must be at least 1")
@@ -112,7 +109,7 @@ def _sized(model: Any, batch_size: int | None) -> Any:
 
 
 def _located(pinned: Encoder | Reranker, before: Model) -> tuple[Path, Model]:
-    """A pinned model's folder and files; ModelError unless they are those that the run was encoded with."""
+    """A pinned model's folder and files; ModelError unless the run was encoded with the same files."""
     folder = locate(pinned)
     model = identify(pinned, folder)
     if model != before:
@@ -124,7 +121,7 @@ def _located(pinned: Encoder | Reranker, before: Model) -> tuple[Path, Model]:
 
 
 def _vectors(made: EncodedTexts, before: Any) -> EncoderRecheck:
-    """Against the vectors before: a row a text."""
+    """Compare with the earlier vectors, one row per text."""
     return EncoderRecheck(
         name=made.facts.encoder.name,
         batch_size=made.facts.encoder.batch_size,
@@ -136,7 +133,7 @@ def _vectors(made: EncodedTexts, before: Any) -> EncoderRecheck:
 
 
 def _scores(facts: RerankedBy, both: Sequence[tuple[float, float]]) -> RerankerRecheck:
-    """Each pair's score before, and after."""
+    """Compare each pair's scores, before and after."""
     return RerankerRecheck(
         name=facts.reranker.name,
         batch_size=facts.reranker.batch_size,
@@ -148,10 +145,10 @@ def _scores(facts: RerankedBy, both: Sequence[tuple[float, float]]) -> RerankerR
 
 
 def _rankings(job: Encoding, stored: Retrieval, fresh: Retrieval) -> dict[str, Changed]:
-    """By view: of those that rank by a model and are not matched to a length, which show the same passages in other amounts."""
+    """Changes by view; length-matched views are left out, since they show the same ranking to another length."""
     views = {name: view for name, view in ranking_views(job.run.experiment.views).items() if view.needs != ModelWork()}
     counts = {name: Changed() for name in views}
-    # As it was ranked, by new vectors, and by new scores over the old vectors.
+    # The stored ranking, by new vectors, and by new scores over the old vectors.
     kinds = (stored, Retrieval(stored.settings, fresh.vectors), Retrieval(stored.settings, stored.vectors, fresh.scores))
     ranked = (job.run.compiled(kind) for kind in kinds)
     for (before, about), (after, _), (reranked, _) in zip(*ranked, strict=True):

@@ -1,4 +1,4 @@
-"""A reranker: a score for each query and passage, by sentence-transformers' CrossEncoder. Lives in the model's process.
+"""A reranker: scores queries with passages, by sentence-transformers' CrossEncoder. Lives in the model's process.
 
 A sequence classifier scores by its one logit; a causal model by the log-odds of `yes` against `no` as the next token.
 """
@@ -19,7 +19,7 @@ from readers.engines.device import torch_device
 
 
 class RerankingModel:
-    """One loaded reranker. `window`: tokens of a pair at most."""
+    """One loaded reranker. window: largest pair in tokens."""
 
     def __init__(self, reranker: Reranker, folder: str) -> None:
         whose = f"reranker {reranker.name!r}"
@@ -39,7 +39,7 @@ class RerankingModel:
             self._check_question(whose)
 
     def _check_question(self, whose: str) -> None:
-        """ModelError unless query and document reach the model, and two words answer: here, not after an hour."""
+        """ModelError, before any work, unless query and document reach the model and `yes` and `no` are tokens."""
         cure = "give `template` in the reranker's configuration, a chat template with the roles `query` and `document`"
         answer = next((module for module in self._model if hasattr(module, "true_token_id")), None)
         if answer is not None:
@@ -62,7 +62,7 @@ class RerankingModel:
         return None if self._reranker.instruction is UNSET else self._reranker.instruction
 
     def describe(self) -> dict[str, str]:
-        """The environment, and what was resolved of the model."""
+        """The environment, and the window and modules in use."""
         return {
             **environment(self._torch, self._library, self._model, self._device),
             "window": str(self.window),
@@ -70,7 +70,7 @@ class RerankingModel:
         }
 
     def score(self, pairs: Sequence[tuple[str, str]], batch_size: int) -> tuple[NDArray[np.float32], int]:
-        """float32[pairs], logits, since probabilities would tie where they are near 1; and how many pairs filled the window."""
+        """float32[pairs] logits (probabilities would tie near 1), and how many pairs filled the window."""
         scores, full = [], 0
         for at in range(0, len(pairs), batch_size):
             batch = [(query, passage) for query, passage in pairs[at : at + batch_size]]
@@ -88,7 +88,7 @@ class RerankingModel:
 
 
 def check_head(folder: Path, whose: str) -> None:
-    """ModelError unless the weights are a reranker's: to any other model the library adds a head of random numbers."""
+    """ModelError unless the weights are a reranker's: to other models the library adds a random head."""
     saved = folder / "config_sentence_transformers.json"
     if saved.is_file() and json.loads(saved.read_bytes()).get("model_type") == "CrossEncoder":
         return

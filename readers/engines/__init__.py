@@ -1,7 +1,7 @@
-"""Engines: token ids in, token ids out. Text stays outside.
+"""Engines: token ids in, token ids out; no text.
 
-An engine is made by a factory `(EngineStart) -> Engine`; `coldread.engines` is the entry point group. Heavy libraries are
-imported inside the factory. An engine runs in a process of its own (readers/process/worker.py).
+A factory `(EngineStart) -> Engine` makes an engine; the entry point group is `coldread.engines`. Heavy libraries are imported
+inside the factory. Each engine runs in its own process (readers/process/worker.py).
 """
 
 from collections.abc import Callable, Sequence
@@ -21,30 +21,22 @@ Options = TypeVar("Options", bound=Record)
 
 
 class EngineStart(Record, frozen=True):
-    """What an engine is given: the frozen settings, the folder of the model on this machine, and the longest input's tokens.
-
-    structured: it will be asked to hold answers to a JSON Schema.
-    """
+    """What an engine is started with."""
 
     settings: Settings
-    model_folder: str
-    longest: int
-    structured: bool = False
+    model_folder: str  # on this machine
+    longest: int  # tokens of the longest input
+    structured: bool = False  # it will be asked to constrain answers to JSON Schemas
 
 
 class Engine(Protocol):
-    """Generates greedily.
+    """Generates greedily. Optional methods:
 
-    An engine may also offer `forget() -> None`, which empties whatever it keeps from one batch to the next (a prefix cache),
-    and `logprobs(ids, tokens) -> list[float] | None`, natural logarithms of the probabilities of these tokens after these
-    ids. The determinism certificate uses both where they are.
-
-    An engine that asks a server may offer `served_by() -> dict[str, str] | None`: what tells the server's process, and the
-    model in it, from every other; None if the server does not say. Only with it are answers used again (calls/).
-
-    An engine that can serve the calls of algorithms (calls/caller.py) offers `complete(batch, decoding) -> list[Output]`: one
-    output for each input, in order, decoded as a `Decoding` says, which may hold it to a JSON Schema. Where it samples, each
-    input does so with the seed that `seed_of` gives.
+    - `forget() -> None`: empties what is kept between batches (a prefix cache); used by the determinism certificate.
+    - `logprobs(ids, tokens) -> list[float] | None`: natural log probabilities of these tokens after these ids; likewise.
+    - `served_by() -> dict[str, str] | None`: identifies a server's process and model; if None, answers are not cached (calls/).
+    - `complete(batch, decoding) -> list[Output]`: serves the calls of algorithms (calls/caller.py), one output per input in
+      order, perhaps constrained to a JSON Schema. If it samples, each input's seed comes from `seed_of`.
     """
 
     def environment(self) -> dict[str, str]:
@@ -52,26 +44,20 @@ class Engine(Protocol):
         ...
 
     def generate(self, batch: Sequence[Sequence[int]]) -> list[Output]:
-        """One output for each input, in order: greedy, capped, ended by a stop id."""
+        """One output per input, in order: greedy, capped, ended by a stop id."""
         ...
 
 
 @dataclass(frozen=True)
 class EngineKind:
-    """What is known of an engine before it starts. An engine of another package has the defaults.
+    """What is known of an engine before it starts; engines of other packages have the defaults."""
 
-    make, options: its factory and the record of its options, as "module:object"; without a record the engine checks its options
-    itself. local: it loads a model's files, and so cannot read with a served one. remote: it asks a server, which chose dtype,
-    device and attention when it was started. prefix_cache: the option, on by default, that keeps what one batch computed for
-    the next. gpus: the option that says how many GPUs one process takes, 1 by default.
-    """
-
-    make: str = ""
-    options: str = ""
-    local: bool = False
-    remote: bool = False
-    prefix_cache: str = ""
-    gpus: str = "tensor_parallel_size"
+    make: str = ""  # factory, as module:object
+    options: str = ""  # record of its options, likewise; without one the engine checks them itself
+    local: bool = False  # loads a model's files, so it cannot use a served model
+    remote: bool = False  # asks a server, which has already chosen dtype, device and attention
+    prefix_cache: str = ""  # option, on by default, that keeps a cache between batches
+    gpus: str = "tensor_parallel_size"  # option for the GPUs of one process, 1 by default
 
 
 KINDS = {
@@ -103,18 +89,18 @@ find_engine = ENGINES.get
 
 
 def engine_kind(reader: Reader) -> EngineKind:
-    """What is known of a reader's engine."""
+    """The kind of a reader's engine."""
     return KINDS.get(reader.engine, EngineKind())
 
 
 def keeps_prefix_cache(reader: Reader) -> bool:
-    """Whether a reader's engine keeps a prefix cache, through which the certificate then reads its sample too."""
+    """Whether a reader's engine keeps a prefix cache; the certificate then also reads its sample warm."""
     option = engine_kind(reader).prefix_cache
     return bool(option and reader.options.get(option, True))
 
 
 def gpus_of_process(reader: Reader) -> int:
-    """How many GPUs one process of a reader takes."""
+    """GPUs of one process of a reader."""
     return int(reader.options.get(engine_kind(reader).gpus, 1))
 
 
@@ -130,15 +116,15 @@ def engine_options(reader: Reader, kind: type[Options]) -> Options:
 
 
 def seed_of(decoding: Decoding, ids: Sequence[int]) -> int:
-    """The seed that one input samples with, 0..2^63-1: the first 63 bits of a digest of the decoding's seed and the input ids.
+    """The sampling seed of one input, 0..2^63-1: the first 63 bits of a digest of the decoding's seed and the input ids.
 
-    So a draw hangs on neither batch nor order, and different inputs draw independently; equal ones draw alike.
+    A draw depends on neither batch nor order; different inputs draw independently, equal ones alike.
     """
     return int(digest_of((decoding.seed, tuple(ids)))[:16], 16) >> 1
 
 
 def schema_error(reader: Reader, schema: str, error: Exception) -> ConfigurationError:
-    """What to raise for a JSON Schema that the library which holds answers to it does not take."""
+    """The error for a JSON Schema that the grammar library rejects."""
     return ConfigurationError(
         f"reader {reader.name!r}: xgrammar cannot hold answers to this JSON Schema: {str(error).strip()[:300]}; write it in "
         f"simpler terms, or set constrained: false ({schema[:200]})"
@@ -146,7 +132,7 @@ def schema_error(reader: Reader, schema: str, error: Exception) -> Configuration
 
 
 def check_engine(reader: Reader) -> None:
-    """ConfigurationError unless there is the reader's engine and its options fit; a plug-in's code is not loaded."""
+    """ConfigurationError unless the reader's engine exists and its options are valid; loads no plug-in code."""
     if reader.engine not in ENGINES:
         ENGINES.get(reader.engine)
     kind = engine_kind(reader)
@@ -162,12 +148,12 @@ def check_engine(reader: Reader) -> None:
 
 
 def asks_server(reader: Reader) -> bool:
-    """Whether a reader's answers come from a server, whose weights nobody here can hash."""
+    """Whether a reader's answers come from a server, whose weights cannot be hashed here."""
     return reader.model.served is not msgspec.UNSET or engine_kind(reader).remote
 
 
 def check_remote(reader: Reader) -> None:
-    """ConfigurationError if a reader of a server names a device or an attention, which no request could ask for."""
+    """ConfigurationError if a server's reader sets device or attention, which no request can choose."""
     given = [f"{name}: {value}" for name in ("device", "attention") if (value := getattr(reader, name)) != "auto"]
     if given:
         raise ConfigurationError(

@@ -1,4 +1,4 @@
-"""Which device a model of PyTorch runs on, and what it is called."""
+"""The PyTorch device of a model, and its name."""
 
 import platform
 from typing import Any
@@ -7,7 +7,7 @@ from offline.errors import ConfigurationError
 
 
 def torch_device(torch: Any, wanted: str) -> Any:
-    """The device; `auto` is a GPU where there is one. ConfigurationError for one that is not there."""
+    """The device; `auto` prefers a GPU. ConfigurationError if there is no such device."""
     if wanted == "auto":
         wanted = "cuda" if torch.cuda.is_available() else "cpu"
     if wanted.startswith("cuda") and not torch.cuda.is_available():
@@ -16,5 +16,5 @@ def torch_device(torch: Any, wanted: str) -> Any:
 
 
 def device_name(torch: Any, device: Any) -> str:
-    """The GPU's name, or the processor's kind."""
+    """The GPU's name, or the processor architecture."""
     return str(torch.cuda.get_device_name(device)) if device.type == "cuda" else platform.machine()

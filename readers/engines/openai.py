@@ -1,8 +1,8 @@
 """The OpenAI-compatible engine: a model behind a server, such as `vllm serve` or an API, asked with the official client.
 
-A reader with a tokenizer sends token ids to /completions and gets token ids back, which takes vLLM's extensions. A reader
-whose model is only `served` sends chat messages to /chat/completions; what it froze are the bytes of those messages
-(readers/models/served.py). Either way all that makes an answer greedy is said in every request, whatever the server's defaults.
+A reader with a tokenizer sends and receives token ids at /completions, which needs vLLM's extensions. A reader whose model is
+only `served` sends chat messages to /chat/completions; its frozen ids are the bytes of those messages
+(readers/models/served.py). Every request states all parameters of greedy decoding, whatever the server's defaults.
 """
 
 import json
@@ -22,31 +22,23 @@ from readers.engines.openai_server import RESET, SAID, RefusedError, Server, che
 from readers.models.served import decode_messages
 from readers.records import Decoding, Output
 
-# The key of vLLM's answers that names a token by its id.
-_TOKEN_ID = "token_id:"
-# OpenAI's names for a request that no input could mend: the configuration is wrong, not the question.
+_TOKEN_ID = "token_id:"  # prefix of a token named by its id, in vLLM's answers
+# OpenAI's codes for requests that fail whatever the input: the configuration is wrong.
 _MISCONFIGURED = ("unknown_parameter", "unsupported_parameter", "unsupported_value", "invalid_type", "invalid_json_schema")
 
 
 class OpenAIOptions(Record, frozen=True):
-    """How a server is asked.
+    """How a server is asked."""
 
-    model: the name to ask for; a served model's own, if left out. base_url: unset, the variable OPENAI_BASE_URL, so that a
-    server may move between two attempts. api_key_env: the variable that holds the key; a server on this machine needs none.
-    server: what it understands beyond the common fields: vLLM's sampling parameters, or OpenAI's `max_completion_tokens`.
-    concurrency: requests on their way at once, of one batch. retries: of transport faults alone, with growing pauses.
-    thinking_switch: tell the server's chat template whether to think, as `thinking` says (messages to vLLM only).
-    """
-
-    model: str = ""
-    base_url: str = ""
-    api_key_env: str = "OPENAI_API_KEY"
-    server: Literal["vllm", "openai"] = "vllm"
-    concurrency: int = 8
-    retries: int = 5
+    model: str = ""  # name to ask for; default: the served model's own
+    base_url: str = ""  # default: the variable OPENAI_BASE_URL, so that a server may move
+    api_key_env: str = "OPENAI_API_KEY"  # variable that holds the key; a server on this machine needs none
+    server: Literal["vllm", "openai"] = "vllm"  # vLLM's sampling parameters, or OpenAI's `max_completion_tokens`
+    concurrency: int = 8  # requests in flight, of one batch
+    retries: int = 5  # after transport faults, with growing pauses
     timeout_seconds: int = 600
     seed: int = 0
-    thinking_switch: bool = False
+    thinking_switch: bool = False  # pass `thinking` to the chat template (messages to vLLM only)
 
     def __post_init__(self) -> None:
         if self.base_url:
@@ -62,8 +54,7 @@ class OpenAIOptions(Record, frozen=True):
 class OpenAIEngine:
     """Asks one server, several requests at once."""
 
-    # Only there where the server can empty its prefix cache.
-    forget: Callable[[], None]
+    forget: Callable[[], None]  # set only if the server can empty its prefix cache
 
     def __init__(self, start: EngineStart) -> None:
         self._settings = start.settings
@@ -84,7 +75,7 @@ class OpenAIEngine:
         vllm = self._options.server == "vllm"
         version = self._server.offered("/version", Version) if vllm else None
         self._version = f"vllm {self._server.clean(version.version)}" if version else ""
-        # vLLM in its development mode. A GET of this path changes nothing.
+        # Offered in vLLM's development mode. A GET of this path changes nothing.
         if vllm and self._server.takes_only_post(RESET):
             self.forget = self._server.reset_prefix_cache
 
@@ -110,7 +101,7 @@ class OpenAIEngine:
             )
 
     def _find_model(self) -> Listed | None:
-        """The model as the server lists it; None if it lists nothing, ConfigurationError if it lists only others."""
+        """The model as listed by the server; None if it is not, ConfigurationError if vLLM lists only others."""
         try:
             models = self._server.get("/models", Models).data
         except RefusedError:
@@ -134,7 +125,7 @@ class OpenAIEngine:
             )
 
     def environment(self) -> dict[str, str]:
-        """Client, server and model as far as they say; no address. Nobody here can hash the weights."""
+        """Client, server and model as far as reported; no address. The weights cannot be verified here."""
         found = self._listed
         return {
             "engine": "openai",
@@ -147,7 +138,7 @@ class OpenAIEngine:
         }
 
     def served_by(self) -> dict[str, str] | None:
-        """The process that serves the model, and where it has it from; None of a server that says less than vLLM does."""
+        """The serving process and the origin of its model; None if the server reports less than vLLM does."""
         found = self._listed
         started = self._server.started() if self._version and found is not None and found.root else None
         if found is None or started is None:
@@ -156,25 +147,25 @@ class OpenAIEngine:
         return {"address": self._server.address, "model": self._name, **said}
 
     def generate(self, batch: Sequence[Sequence[int]]) -> list[Output]:
-        """One output for each input, in order. The first error that is no answer cancels what has not begun.
+        """One output per input, in order. The first exception cancels what has not begun.
 
-        A refused input is a failed generation; ConfigurationError where all of several inputs are refused alike.
+        A refused input is a failed generation; ConfigurationError if several inputs are all refused alike.
         """
         return self._outputs(batch, self._reader.output_cap, [{}] * len(batch))
 
     def complete(self, batch: Sequence[Sequence[int]], decoding: Decoding) -> list[Output]:
-        """The same, decoded as told. Whether a server writes white space into the JSON that it is held to is its own matter."""
+        """The same with this decoding. A server may write white space into constrained JSON."""
         held = {} if decoding.schema is None else self._held_to(json.loads(decoding.schema))
         return self._outputs(batch, decoding.output_cap, [_sampled(decoding, ids) | held for ids in batch])
 
     def _held_to(self, schema: Any) -> dict[str, Any]:
-        """The fields that hold an answer to a schema: vLLM's own beside token ids, OpenAI's beside messages."""
+        """Fields that constrain an answer to a schema: vLLM's with token ids, OpenAI's with messages."""
         if self._takes_ids:
             return {"structured_outputs": {"json": schema}}
         return {"response_format": {"type": "json_schema", "json_schema": {"name": "answer", "strict": True, "schema": schema}}}
 
     def _outputs(self, batch: Sequence[Sequence[int]], cap: int, more: Sequence[dict[str, Any]]) -> list[Output]:
-        """One output for each input. more: fields of each request beside those that all have."""
+        """One output per input. more: additional fields of each request."""
         answers = self._generate_all(batch, cap, more)
         self._check_refusals(answers)
         return [_failed(answer) if isinstance(answer, RefusedError) else answer for answer in answers]
@@ -194,7 +185,7 @@ class OpenAIEngine:
             pool.shutdown(wait=False, cancel_futures=True)
 
     def _generate(self, ids: tuple[int, ...], cap: int, more: dict[str, Any]) -> Output | RefusedError:
-        """The output, or how this input was refused; ConfigurationError where the whole request was."""
+        """The output, or the refusal of this input; ConfigurationError if the whole request was refused."""
         try:
             answer = self._ask(ids, cap, **more)
         except RefusedError as refused:
@@ -207,9 +198,9 @@ class OpenAIEngine:
         return msgspec.structs.replace(output, reported=reported, error=error)
 
     def _check_refusals(self, answers: Sequence[Output | RefusedError]) -> None:
-        """ConfigurationError if all of several inputs were refused in the same words: then it is not the inputs.
+        """ConfigurationError if all of several inputs were refused in the same words: then the inputs are not the cause.
 
-        vLLM names no reason by a code, but what it says of an input too long holds the count of its tokens.
+        vLLM gives no code for the reason, but its words for an input that is too long contain the token count.
         """
         said = [str(answer) for answer in answers if isinstance(answer, RefusedError)]
         if len(said) == len(answers) > 1 and len(set(said)) == 1:
@@ -219,7 +210,7 @@ class OpenAIEngine:
             )
 
     def _check_refused(self, refused: RefusedError) -> None:
-        """ConfigurationError if a refusal was of the whole request, whatever the input."""
+        """ConfigurationError if a request was refused whatever its input."""
         if refused.status in (400, 413, 422) and refused.code not in _MISCONFIGURED:
             return
         cure = (
@@ -238,7 +229,7 @@ class OpenAIEngine:
         return answer
 
     def _common(self) -> dict[str, Any]:
-        """Greedy, in the words that all servers know, and vLLM's for what a model's generation_config may hold besides."""
+        """Greedy parameters that all servers know, and those of vLLM that a generation_config may set."""
         plain = {
             "model": self._name,
             "n": 1,
@@ -255,7 +246,7 @@ class OpenAIEngine:
         return {
             "prompt": list(ids),
             "max_tokens": cap,
-            # The frozen stop ids decide, and nothing that the server knows of the model.
+            # Only the frozen stop ids end an answer, not the server's own.
             "stop_token_ids": list(self._settings.stop_ids),
             "ignore_eos": True,
             "add_special_tokens": False,
@@ -270,10 +261,10 @@ class OpenAIEngine:
         return {"messages": chat, cap_field: cap} | (switch if self._options.thinking_switch else {})
 
     def logprobs(self, ids: Sequence[int], tokens: Sequence[int]) -> list[float] | None:
-        """Natural logarithms of the probabilities of these tokens after these ids; None if the server does not say."""
+        """Natural log probabilities of these tokens after these ids; None if the server does not report them."""
         if not self._takes_ids:
             return None
-        # The largest 20 are what vLLM gives at most unless told otherwise; older ones ignore logprob_token_ids.
+        # 20 is vLLM's default maximum; older versions ignore logprob_token_ids.
         more = {"logprobs": 20, "logprob_token_ids": list(tokens), "return_tokens_as_token_ids": True}
         try:
             logprobs = self._ask(tuple(ids), 1, **more).choices[0].logprobs
@@ -285,7 +276,7 @@ class OpenAIEngine:
 
 
 def _sampled(decoding: Decoding, ids: Sequence[int]) -> dict[str, Any]:
-    """The fields that let a request sample; none for a greedy one."""
+    """Request fields for sampling; none if the decoding is greedy."""
     return {"temperature": float(decoding.temperature), "seed": seed_of(decoding, ids)} if decoding.samples else {}
 
 

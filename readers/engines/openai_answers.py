@@ -1,4 +1,4 @@
-"""What servers answer, as far as it is read, and how an answer becomes an output. Fields that are not named are ignored."""
+"""The parts of a server's answers that are read, and their conversion to outputs. Other fields are ignored."""
 
 from typing import Any, Literal
 
@@ -10,26 +10,26 @@ from readers.records import Output, Settings
 
 
 class Usage(msgspec.Struct):
-    """What a request cost, counted by the server."""
+    """Cost of a request, counted by the server."""
 
     prompt_tokens: int | None = None
     completion_tokens: int | None = None
 
 
 class ChatMessage(msgspec.Struct):
-    """An answer of /chat/completions."""
+    """A message of /chat/completions."""
 
     content: str | None = None
 
 
 class Logprobs(msgspec.Struct):
-    """For each new token, logarithms of probabilities by token."""
+    """For each new token, log probabilities by token."""
 
     top_logprobs: list[dict[str, float]]
 
 
 class Choice(msgspec.Struct):
-    """One answer: ids, asked for by `return_token_ids`, from /completions; a message from /chat/completions."""
+    """One answer: token ids (by `return_token_ids`) from /completions, or a message from /chat/completions."""
 
     finish_reason: str | None = None
     token_ids: tuple[int, ...] | None = None
@@ -47,7 +47,7 @@ class Answer(msgspec.Struct):
     usage: Usage | None = None
 
     def reported(self) -> dict[str, str]:
-        """What the server says of this response besides its content."""
+        """What the server reports about this response besides its content."""
         usage = self.usage or Usage()
         said = {
             "model": self.model,
@@ -59,12 +59,12 @@ class Answer(msgspec.Struct):
 
 
 class Listed(msgspec.Struct):
-    """A model in the list of /models. vLLM's `root` is a path of its machine, and kept nowhere; `parent`: of a LoRA adapter."""
+    """A model in the list of /models."""
 
     id: str
     max_model_len: int | None = None
-    root: Any = None
-    parent: Any = None
+    root: Any = None  # in vLLM a path on its machine, never stored
+    parent: Any = None  # of a LoRA adapter
 
 
 class Models(msgspec.Struct):
@@ -80,7 +80,7 @@ class Version(msgspec.Struct):
 
 
 def token_output(choice: Choice, asked: tuple[int, ...], settings: Settings, cap: int) -> Output:
-    """The output of a choice that holds token ids; EngineError if anything but stop ids and cap ended it."""
+    """The output of a choice with token ids; EngineError if anything but a stop id or the cap ended it."""
     ids = choice.token_ids
     if ids is None:
         raise EngineError(
@@ -100,9 +100,9 @@ def token_output(choice: Choice, asked: tuple[int, ...], settings: Settings, cap
 
 
 def text_output(choice: Choice) -> Output:
-    """The output of a choice that holds a message, as bytes; one that is withheld or no plain text is a failed generation.
+    """The output of a choice with a message, as bytes; a withheld or non-text answer is a failed generation.
 
-    Greedy servers end the same input for the same reason at every resume, so an error here would keep a reader from its seal.
+    An exception would recur at every resume, since the server is greedy, and keep the reader from its seal.
     """
     if choice.message is None:
         raise EngineError("the server gave a choice without a message")

@@ -1,6 +1,6 @@
-"""A server that speaks OpenAI's HTTP interface, asked with the official client: addresses, the key, and what went wrong.
+"""A server with OpenAI's HTTP interface, asked with the official client: addresses, the key, and errors.
 
-Every text that comes from outside passes `Server.clean`, so that the key stays out of files, messages and tracebacks.
+Every external text passes `Server.clean`, which keeps the key out of files, messages and tracebacks.
 """
 
 import ipaddress
@@ -18,18 +18,16 @@ from offline.errors import ConfigurationError, EngineError, needs
 
 Kind = TypeVar("Kind")
 
-# Characters that are kept of what a server says where something went wrong.
-SAID = 500
-# The start of a process, in seconds since 1970, as Prometheus' own client libraries name it.
+SAID = 500  # characters kept of a server's error message
+# Process start in seconds since 1970, as named by Prometheus' client libraries.
 _STARTED = re.compile(r"^process_start_time_seconds (\S+)$", re.MULTILINE)
-# Where vLLM in its development mode empties its prefix cache, beside /v1.
-RESET = "/reset_prefix_cache"
-# Seconds before each time that it is asked to: blocks of a request that has just ended are soon free.
+RESET = "/reset_prefix_cache"  # beside /v1, in vLLM's development mode
+# Seconds before each attempt: blocks of a request that has just ended are soon free.
 _PAUSES = (0, 0.1, 0.2, 0.4, 0.8)
 
 
 class RefusedError(Exception):
-    """The server answered with a 4xx status that trying again does not change. `code`: its own name for the reason."""
+    """A 4xx status that a retry does not change. code: the server's name for the reason."""
 
     def __init__(self, status: int, message: str, code: str) -> None:
         super().__init__(message)
@@ -38,7 +36,7 @@ class RefusedError(Exception):
 
 
 def check_url(url: str) -> None:
-    """ValueError, which never holds the URL, unless it is a plain http address without credentials."""
+    """ValueError, which never quotes the URL, unless it is a plain http(s) address without credentials."""
     try:
         parts = urlsplit(url)
         plain = parts.scheme in ("http", "https") and bool(parts.hostname) and (parts.port is None or parts.port > 0)
@@ -62,7 +60,7 @@ def is_loopback(url: str) -> bool:
 
 
 def read_key(variable: str, url: str) -> str:
-    """The key in an environment variable, "" for a loopback server that needs none; ConfigurationError otherwise."""
+    """The key in an environment variable, "" if a loopback server needs none; ConfigurationError otherwise."""
     key = os.environ.get(variable, "").strip()
     if not key and not is_loopback(url):
         raise ConfigurationError(
@@ -75,12 +73,12 @@ def read_key(variable: str, url: str) -> str:
 
 
 class Server:
-    """One server. What it is asked, the client asks again on transport faults alone; paths lie below the base URL."""
+    """One server. Paths lie below the base URL; the client retries after transport faults only."""
 
     def __init__(self, *, base_url: str, api_key_env: str, retries: int, timeout_seconds: int) -> None:
         with needs("openai", "the openai engine"):
             import openai
-        # What the client itself would take: its variable, else OpenAI's own address.
+        # The client's own defaults: its variable, else OpenAI's address.
         url = base_url or os.environ.get("OPENAI_BASE_URL", "").strip() or "https://api.openai.com/v1"
         try:
             check_url(url)
@@ -94,25 +92,25 @@ class Server:
             api_key=self._key or "none",
             max_retries=retries,
             timeout=openai.Timeout(timeout_seconds, connect=min(10, timeout_seconds)),
-            # A proxy has no business between a machine and itself.
+            # No proxy between a machine and itself.
             http_client=openai.DefaultHttpxClient(trust_env=False) if is_loopback(url) else None,
         )
         self.client_version: str = openai.__version__
 
     def clean(self, text: str) -> str:
-        """A text from outside without the key, and with a question mark for what UTF-8 cannot hold."""
+        """An external text without the key, and with `?` for what UTF-8 cannot encode."""
         return (text.replace(self._key, "[key]") if self._key else text).encode(errors="replace").decode()
 
     def post(self, path: str, body: Mapping[str, Any], kind: type[Kind]) -> Kind:
-        """What the server answers to a POST."""
+        """The server's answer to a POST."""
         return self._read(path, self._call("post", path, body=body), kind)
 
     def get(self, path: str, kind: type[Kind]) -> Kind:
-        """What the server answers to a GET."""
+        """The server's answer to a GET."""
         return self._read(path, self._call("get", path), kind)
 
     def offered(self, path: str, kind: type[Kind]) -> Kind | None:
-        """What the server answers to a GET of a path beside /v1; None if it offers nothing of that kind there."""
+        """The answer to a GET of a path beside /v1; None if nothing of that kind is there."""
         try:
             text = self._call("get", self._beside(path))
         except (RefusedError, ConfigurationError):
@@ -122,11 +120,11 @@ class Server:
 
     @property
     def address(self) -> str:
-        """Its base URL, which carries no credentials."""
+        """The base URL, which carries no credentials."""
         return self._url
 
     def started(self) -> str | None:
-        """When the server's process began, as its /metrics say (vLLM's do); None if they do not."""
+        """Start of the server's process, from its /metrics (vLLM reports it); None if not reported."""
         try:
             found = _STARTED.search(self._call("get", self._beside("/metrics")))
         except (RefusedError, ConfigurationError, EngineError):
@@ -134,7 +132,7 @@ class Server:
         return found[1] if found else None
 
     def takes_only_post(self, path: str) -> bool:
-        """Whether a path beside /v1 is there, but not for GET."""
+        """Whether a path beside /v1 exists, but not for GET."""
         try:
             self._call("get", self._beside(path))
         except RefusedError as refused:
@@ -144,7 +142,7 @@ class Server:
         return False
 
     def reset_prefix_cache(self) -> None:
-        """Empty vLLM's prefix cache; EngineError if it cannot be emptied, since other requests hold blocks of it."""
+        """Empty vLLM's prefix cache; EngineError if other requests keep holding blocks of it."""
         for pause in _PAUSES:
             time.sleep(pause)
             if self._try_reset():
@@ -155,7 +153,7 @@ class Server:
         )
 
     def _try_reset(self) -> bool:
-        """Whether the server did not say that it failed: it answers with status 200 either way."""
+        """False if the server reports failure, which it does with status 200."""
         try:
             answer = json.loads(self._call("post", self._beside(RESET)))
         except RefusedError as refused:
@@ -187,7 +185,7 @@ class Server:
             failure = EngineError(f"{self._url} {'did not answer in time' if timeout else _cause(error)}{self._tried()}")
         except Exception as error:  # whatever else a client raises may quote what it sent
             failure = EngineError(f"the client failed: {type(error).__name__}: {self.clean(str(error))[:SAID]}")
-        # Raised out here, the exception carries no other one whose text or frames a traceback would show.
+        # Raised outside the handlers, so that a traceback shows no chained exception.
         raise failure
 
     def _tried(self) -> str:
@@ -208,16 +206,16 @@ class Server:
 
 
 def _parsed(text: str, kind: type[Kind]) -> Kind | str:
-    """An answer as one of our own records, none of which is a text, or what is wrong with it."""
+    """An answer as one of our records, or a text that says what is wrong with it."""
     try:
         return msgspec.convert(json.loads(text), kind)
     except (ValueError, RecursionError, msgspec.ValidationError) as error:
-        # A decoder's or validator's words name a place in the answer, none of its text.
+        # These messages name a place in the answer and quote none of its text.
         return str(error)
 
 
 def _cause(error: BaseException) -> str:
-    """Why a connection failed, in the operating system's words: those of the HTTP library may quote headers."""
+    """Why a connection failed, in the operating system's words: the HTTP library's may quote headers."""
     at: BaseException | None = error
     while at is not None:
         if isinstance(at, OSError) and at.strerror:

@@ -1,8 +1,6 @@
 """The recorded engine: plays a sealed run back. No model, no GPU; also the test double of every other engine.
 
-Options: `run`, the folder of a sealed run, and `reader`, whose predictions to play (its only one, if left out); `calls`, the
-folder of a transcript (calls/caller.py), for an algorithm that asks. An input that the record does not hold ends as a failed
-generation, never as a guess.
+An input that was not recorded is a failed generation, never a guess.
 """
 
 from collections.abc import Sequence
@@ -18,11 +16,11 @@ from readers.transcript import ANSWERS, read_transcript
 
 
 class RecordedOptions(Record, frozen=True):
-    """A sealed run to play back, and whose predictions; the folder of a transcript to answer calls from."""
+    """What is played back."""
 
-    run: str = ""
-    reader: str = ""
-    calls: str = ""
+    run: str = ""  # folder of a sealed run
+    reader: str = ""  # whose predictions; default: the only sealed reader
+    calls: str = ""  # folder of a transcript, for the calls of an algorithm
 
     def __post_init__(self) -> None:
         if not (self.run or self.calls):
@@ -57,7 +55,7 @@ class RecordedEngine:
 
     def _of_calls(self, folder: Path) -> dict[tuple[tuple[int, ...], str], Output]:
         kept = read_transcript(folder)
-        # Each answer names its call by a digest of ids and decoding.
+        # Covers the calls too: each answer names its call by a digest of ids and decoding.
         self._environment["calls"] = file_digest(folder / ANSWERS)
         return {
             (tuple(ids), call.decoding): _output(prediction)
@@ -66,7 +64,7 @@ class RecordedEngine:
         }
 
     def environment(self) -> dict[str, str]:
-        """Which seal, which answers are played back."""
+        """The seal and the answers that are played back."""
         return self._environment
 
     def generate(self, batch: Sequence[Sequence[int]]) -> list[Output]:

@@ -1,7 +1,7 @@
 """The transformers engine: greedy generation on CPU or GPU, in batches padded on the left.
 
-Calls of algorithms may sample, and may be held to a JSON Schema: then xgrammar masks, row by row, the tokens that no valid
-answer goes on with. Once an answer's JSON is complete, nothing but a stop id is left.
+Calls of algorithms may sample, and may be constrained to a JSON Schema: xgrammar then masks, row by row, the tokens that no
+valid answer continues with. After complete JSON only a stop id is left.
 """
 
 import copy
@@ -20,9 +20,9 @@ from readers.tokens.chat import load_tokenizer
 
 
 class TransformersOptions(Record, frozen=True):
-    """`cudnn: false` keeps cuDNN out of it, as the compiler paper's reader swap did."""
+    """Options of the engine."""
 
-    cudnn: bool = True
+    cudnn: bool = True  # off in the compiler paper's reader swap
 
 
 class TransformersEngine:
@@ -55,7 +55,7 @@ class TransformersEngine:
         except Exception as error:  # transformers raises whatever its readers raise
             raise ModelError(f"reader {reader.name!r}: the model cannot be loaded: {error}") from error
         self._model = model.to(self._device).eval()
-        # What the model's generation_config.json says (penalties, sampling) must not reach a greedy reader.
+        # The model's generation_config.json (penalties, sampling) must not reach a greedy reader.
         self._model.generation_config = transformers.GenerationConfig()
         self._generation = transformers.GenerationConfig(
             do_sample=False,
@@ -86,11 +86,11 @@ class TransformersEngine:
         }
 
     def generate(self, batch: Sequence[Sequence[int]]) -> list[Output]:
-        """Greedy continuation of every input; a stop id is the last of its ids."""
+        """Greedy continuation of every input, a final stop id included."""
         return self._generate(batch, self._settings.reader.output_cap, [])
 
     def complete(self, batch: Sequence[Sequence[int]], decoding: Decoding) -> list[Output]:
-        """One output for each input, decoded as told; ConfigurationError for a schema that xgrammar does not take."""
+        """One output per input with this decoding; ConfigurationError for a schema that xgrammar rejects."""
         processors = []
         if decoding.schema is not None:
             assert self._grammars is not None, "an engine that holds answers to schemas is started as such"
@@ -134,10 +134,7 @@ class TransformersEngine:
 
 
 class Grammars:
-    """What holds answers to schemas: grammars over the texts of a model's tokens, ended by the frozen stop ids.
-
-    Each schema is compiled once; the compiler keeps what it made.
-    """
+    """Compiles each schema once, to a grammar over a model's tokens that is ended by the frozen stop ids."""
 
     def __init__(self, settings: Settings, folder: Path, vocabulary: int) -> None:
         with needs("structured", f"reader {settings.reader.name!r}: a schema for answers", ", or set constrained: false"):
@@ -152,7 +149,7 @@ class Grammars:
         self._compiler = xgrammar.GrammarCompiler(tokens)
 
     def mask(self, schema: str) -> Any:
-        """A logits processor for one batch, each of whose rows begins its answer; no white space but within strings."""
+        """A logits processor for one batch whose rows begin their answers; no white space outside strings."""
         try:
             compiled = self._compiler.compile_json_schema(schema, any_whitespace=False, separators=(",", ":"))
         except Exception as error:  # the library raises whatever its parts raise
@@ -161,9 +158,9 @@ class Grammars:
 
 
 def _sampled(torch: Any, device: Any, temperature: float, seeds: Sequence[int]) -> Any:
-    """A logits processor after which each row's largest logit is a sample at this temperature: Gumbel noise is added.
+    """A logits processor that adds Gumbel noise, so that each row's largest logit is a sample at this temperature.
 
-    Each row draws its noise from a generator of its own, so that its sample does not depend on what shares its batch.
+    Each row has its own generator, so its sample does not depend on the rest of the batch.
     """
     generators = [torch.Generator(device).manual_seed(seed) for seed in seeds]
 
@@ -177,7 +174,7 @@ def _sampled(torch: Any, device: Any, temperature: float, seeds: Sequence[int]) 
 
 
 def _first_of_ties(torch: Any) -> Any:
-    """A logits processor that leaves only the first of the largest logits: argmax promises nothing about ties."""
+    """A logits processor that keeps only the first of the largest logits: argmax leaves ties undefined."""
 
     def process(input_ids: Any, scores: Any) -> Any:
         vocabulary = scores.shape[-1]

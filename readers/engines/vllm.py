@@ -1,8 +1,8 @@
-"""The vLLM engine: greedy generation in this process, offline, by the CUDA build or the CPU build, the same code for both.
+"""The vLLM engine: greedy generation in this process, offline, by the CUDA build or the CPU build.
 
-Inputs go in as token ids and the frozen stop ids alone end an output; what the model's generation_config.json says never
-reaches a request. vLLM's greedy sampler takes the first of equal logits. An answer that is held to a schema ends with a stop
-id too: once its JSON is complete, the grammar allows nothing else.
+Inputs are token ids, and only the frozen stop ids end an output; the model's generation_config.json never applies. vLLM's
+greedy sampler takes the first of equal logits. A constrained answer ends with a stop id too: after complete JSON the grammar
+allows nothing else.
 """
 
 import json
@@ -19,38 +19,31 @@ from offline.errors import ConfigurationError, EngineError, ModelError
 from readers.engines import EngineStart, engine_options, schema_error, seed_of
 from readers.records import Decoding, Output
 
-# The versions whose arguments this file knows: first included, last excluded. 0.32 is tested on the CPU.
+# Supported versions: first included, last excluded. 0.32 is tested on the CPU.
 VERSIONS = ((0, 32), (0, 34))
-# NVIDIA's compute capability from which vLLM documents batch invariance (its feature page, 0.32).
-INVARIANT_CAPABILITY = (8, 0)
-# What holds answers to a JSON Schema; JSON is written without the spaces and line breaks that a schema leaves free.
+INVARIANT_CAPABILITY = (8, 0)  # NVIDIA compute capability for batch invariance (vLLM's feature page, 0.32)
+# For JSON Schemas; JSON is written without optional white space.
 _STRUCTURED = {"backend": "xgrammar", "disable_any_whitespace": True}
 _NO_TOKENIZER = {"skip_tokenizer_init": True}
 _INSTALL = "pip install 'coldread[vllm]' on a CUDA machine, 'coldread[vllm-cpu]' on one without a GPU"
-# Variables of vLLM that say where something is or who asks, not how it computes.
+# Parts of names of vLLM variables that say where something is or who asks, not how it computes.
 _PRIVATE = ("PATH", "ROOT", "DIR", "HOST", "PORT", "_IP", "KEY", "TOKEN", "LOGGING", "USAGE")
 
 
 class VllmOptions(Record, frozen=True):
-    """What a reader file may set; 0 and an empty text leave it to vLLM. Decimals are written as quoted text.
+    """What a reader file may set; 0 and "" leave it to vLLM. Decimals are quoted text."""
 
-    tensor_parallel_size: GPUs that share one copy of the model. gpu_memory_utilization: share of a GPU's memory.
-    max_num_seqs, max_num_batched_tokens: sequences, and tokens, of one step. cpu_kv_cache_gib: the CPU build's cache.
-    batch_invariant: kernels whose results do not depend on what shares a batch; `auto` = where vLLM offers them.
-    kv_cache_blocks: how many, instead of what free memory gives; what shares a step can depend on it when the cache is full.
-    """
-
-    tensor_parallel_size: int = 1
-    gpu_memory_utilization: str = "0.9"
+    tensor_parallel_size: int = 1  # GPUs that share one copy of the model
+    gpu_memory_utilization: str = "0.9"  # share of a GPU's memory
     quantization: str = ""
     kv_cache_dtype: str = "auto"
     enable_prefix_caching: bool = True
     enforce_eager: bool = False
-    max_num_seqs: int = 0
-    max_num_batched_tokens: int = 0
-    cpu_kv_cache_gib: int = 2
-    batch_invariant: bool | Literal["auto"] = "auto"
-    kv_cache_blocks: int = 0
+    max_num_seqs: int = 0  # sequences per step
+    max_num_batched_tokens: int = 0  # tokens per step
+    cpu_kv_cache_gib: int = 2  # of the CPU build
+    batch_invariant: bool | Literal["auto"] = "auto"  # kernels independent of batch composition; auto: if offered
+    kv_cache_blocks: int = 0  # 0: as free memory allows; a full cache can change what shares a step
 
     def __post_init__(self) -> None:
         for name in ("max_num_seqs", "max_num_batched_tokens", "kv_cache_blocks"):
@@ -61,19 +54,18 @@ class VllmOptions(Record, frozen=True):
 
 
 class WorkerExtension:
-    """What vLLM adds to its own workers, one of which runs for each GPU."""
+    """Added by vLLM to its own workers, one per GPU."""
 
     def attention_backends(self) -> list[str]:
-        """Names of the attention back ends of this worker's layers; none where its model runner keeps them elsewhere."""
+        """Names of the attention back ends of this worker's layers; none if its model runner keeps them elsewhere."""
         groups = getattr(getattr(self, "model_runner", None), "attn_groups", ())
         return sorted({group.backend.__name__ for layer in groups for group in layer})
 
 
 class VllmEngine:
-    """One model in this process (and in as many more as tensor parallelism asks for)."""
+    """One model in this process (and in further ones for tensor parallelism)."""
 
-    # Only there where vLLM keeps a prefix cache.
-    forget: Callable[[], None]
+    forget: Callable[[], None]  # set only if vLLM keeps a prefix cache
 
     def __init__(self, start: EngineStart) -> None:
         self._settings, reader = start.settings, start.settings.reader
@@ -82,7 +74,7 @@ class VllmEngine:
         self._version = _supported_version()
         _set_variables(self._options)
         self._batch_invariance = _batch_invariance(self._options, reader, Path(start.model_folder))
-        # The flags that somebody set, not the names that vLLM will make up for this process.
+        # Flags set by the user, before vLLM adds its own for this process.
         self._flags = [name for name in os.environ if name.startswith("VLLM_")]
         import vllm
 
@@ -96,7 +88,7 @@ class VllmEngine:
         self._rewinds = not _on_cpu()
         if self._llm.llm_engine.vllm_config.cache_config.enable_prefix_caching:
             self.forget = self._empty_cache
-        # The frozen stop ids are all there is: ignore_eos keeps vLLM from adding the model's own.
+        # Only the frozen stop ids count: ignore_eos keeps vLLM from adding the model's own.
         self._greedy = {
             **{"temperature": 0.0, "top_p": 1.0, "top_k": 0, "min_p": 0.0, "seed": 0, "n": 1},
             **{"repetition_penalty": 1.0, "presence_penalty": 0.0, "frequency_penalty": 0.0},
@@ -104,7 +96,7 @@ class VllmEngine:
         }
 
     def environment(self) -> dict[str, str]:
-        """Versions, device, and what vLLM resolved of the configuration, flags in the environment included."""
+        """Versions, device, and the configuration resolved by vLLM, environment flags included."""
         import torch
         import transformers
 
@@ -138,23 +130,23 @@ class VllmEngine:
         }
 
     def _attention(self) -> str:
-        """The attention back ends in use, in whatever processes the model runs; what was asked for if vLLM does not tell."""
+        """The attention back ends in use, in all of the model's processes; the requested one if vLLM does not tell."""
         told = {name for names in self._llm.collective_rpc("attention_backends") for name in names}
         return ", ".join(sorted(told)) or f"{self._settings.reader.attention} (not told)"
 
     def generate(self, batch: Sequence[Sequence[int]]) -> list[Output]:
-        """Greedy continuation of every input; a stop id is the last of its ids."""
+        """Greedy continuation of every input, a final stop id included."""
         return self._generate(batch, self._settings.reader.output_cap)
 
     def complete(self, batch: Sequence[Sequence[int]], decoding: Decoding) -> list[Output]:
-        """One output for each input, decoded as told; ConfigurationError for a schema that the backend does not take."""
+        """One output per input with this decoding; ConfigurationError for a schema that the back end rejects."""
         parameters: dict[str, Any] = {}
         if decoding.schema is not None:
             parameters["structured_outputs"] = self._held_to(decoding.schema)
         if not decoding.samples:
             return self._generate(batch, decoding.output_cap, **parameters)
         parameters["temperature"] = float(decoding.temperature)
-        # Each request of a batch samples with its seed on its own, whatever shares a step with it.
+        # Each request samples with its own seed, whatever shares a step with it.
         seeds = [seed_of(decoding, ids) for ids in batch]
         if self._rewinds:
             return self._generate(batch, decoding.output_cap, seeds, **parameters)
@@ -162,9 +154,9 @@ class VllmEngine:
         return [self._sample_whole(ids, seed, decoding.output_cap, **parameters) for ids, seed in both]
 
     def _sample_whole(self, ids: Sequence[int], seed: int, cap: int, **parameters: Any) -> Output:
-        """Sample for one input whose last part alone is new to the prefix cache, so that no step ends inside it.
+        """Prime the prefix cache, then sample, so that the prompt fits one scheduler step.
 
-        A step that ends inside an input draws in vain, and vLLM winds the generator back; that of a CPU cannot be.
+        If a prompt spans steps, vLLM rewinds the sampler's RNG; the CPU build cannot.
         """
         room = self._llm.llm_engine.vllm_config.scheduler_config.max_num_batched_tokens
         if len(ids) > room:
@@ -204,7 +196,7 @@ class VllmEngine:
         return [float(found[token].logprob) for token in tokens] if all(token in found for token in tokens) else None
 
     def _ask(self, batch: Sequence[Sequence[int]], seeds: Sequence[int] = (), **parameters: Any) -> list[Any]:
-        """What vLLM makes of every input. seeds: one for each input, of those that sample."""
+        """vLLM's outputs, one per input. seeds: one per input, if they sample."""
         common = self._greedy | parameters
         try:
             of_each = [self._vllm.SamplingParams(**(common | {"seed": seed})) for seed in seeds]
@@ -226,7 +218,7 @@ class VllmEngine:
         return Output(ids=made, finish_reason="error", error=f"vLLM ended it with {output.outputs[0].finish_reason!r}")
 
     def _failure(self, error: Exception, what: str) -> Exception:
-        """The error of our tree for one of vLLM's."""
+        """Our exception for one of vLLM's."""
         text = f"{type(error).__name__}: {error}".strip()
         name, low = self._settings.reader.name, text.lower()
         if "out of memory" in low or "no available memory" in low or "kv cache" in low or "free memory on device" in low:
@@ -249,26 +241,24 @@ class VllmEngine:
 
 
 def _set_variables(options: VllmOptions) -> None:
-    """Set what vLLM reads from the environment, before it is imported."""
-    # One process and one scheduler: what shares a step then depends on the batch and on the cache's size alone.
+    """Set the environment variables that vLLM reads on import."""
+    # One process and one scheduler: steps then depend on the batch and the cache size alone.
     os.environ["VLLM_ENABLE_V1_MULTIPROCESSING"] = "0"
-    # Processes of tensor parallelism start afresh and inherit none of this one's pipes.
-    os.environ["VLLM_WORKER_MULTIPROC_METHOD"] = "spawn"
+    os.environ["VLLM_WORKER_MULTIPROC_METHOD"] = "spawn"  # workers must not inherit this process's pipes
     os.environ.setdefault("VLLM_LOGGING_LEVEL", "WARNING")
-    # An offline tool sends nothing.
     os.environ["VLLM_NO_USAGE_STATS"] = "1"
     if _on_cpu():
         os.environ["VLLM_CPU_KVCACHE_SPACE"] = str(options.cpu_kv_cache_gib)
 
 
 def _flags(names: Sequence[str]) -> dict[str, str]:
-    """What these variables hold now, vLLM's own changes included; none that says where something is or who asks."""
+    """Current values of these variables, as changed by vLLM; none that says where something is or who asks."""
     found = {name: os.environ[name] for name in names if name in os.environ}
     return {name: value for name, value in found.items() if not any(word in name for word in _PRIVATE) and os.sep not in value}
 
 
 def _supported_version() -> str:
-    """The version of the installed vLLM; ConfigurationError if there is none, or one whose arguments are unknown here."""
+    """The installed version of vLLM; ConfigurationError if there is none, or an unsupported one."""
     for distribution in ("vllm", "vllm-cpu"):
         try:
             found = version(distribution)
@@ -285,9 +275,9 @@ def _supported_version() -> str:
 
 
 def _batch_invariance(options: VllmOptions, reader: Reader, model: Path) -> str:
-    """Switch batch invariance on where it is offered and not declined; what the seal says of it.
+    """Switch batch invariance on if available and not declined; return its description for the environment.
 
-    The platform is asked, not CUDA itself, which must not start in this process before vLLM starts its own.
+    Asks vLLM's platform: CUDA itself must not start in this process before vLLM starts its own.
     """
     from vllm.platforms import current_platform
 
@@ -313,7 +303,7 @@ def has_linear_attention(model: Path) -> bool:
 
 
 def _check_device(reader: Reader) -> None:
-    """ConfigurationError if the reader asks for a device that this build of vLLM does not serve."""
+    """ConfigurationError if this build of vLLM does not support the reader's device."""
     from vllm.platforms import current_platform
 
     kind = str(current_platform.device_type)
@@ -332,7 +322,7 @@ def _on_cpu() -> bool:
 
 
 def _device() -> str:
-    """What the model runs on."""
+    """The device that the model runs on."""
     import torch
     from vllm.platforms import current_platform
 
@@ -364,16 +354,15 @@ def _arguments(start: EngineStart, options: VllmOptions) -> dict[str, Any]:
     return {
         "model": start.model_folder,
         "tokenizer": start.model_folder,
-        # Ids come in and ids go out. A grammar has to know which text each id stands for; nothing else asks the tokenizer.
+        # Inputs and outputs are ids: only a grammar needs the tokenizer.
         **({"tokenizer_mode": "hf", "structured_outputs_config": _STRUCTURED} if start.structured else _NO_TOKENIZER),
-        # Inputs are text: a vision tower is not loaded, and no processor asks for the tokenizer that is left out.
+        # Text only: no vision tower, and no processor, which would need the tokenizer.
         "language_model_only": True,
         "trust_remote_code": False,
         "load_format": "safetensors",
         "generation_config": "vllm",
         "dtype": reader.dtype,
         "seed": 0,
-        # What the frozen requests need and no more.
         "max_model_len": start.longest + reader.output_cap,
         "tensor_parallel_size": options.tensor_parallel_size,
         "gpu_memory_utilization": share,

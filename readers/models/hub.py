@@ -1,6 +1,6 @@
-"""The model hub, through its own client: what a branch points to today, and a commit's files.
+"""The model hub, through its own client: what a branch points to today, and the files of a commit.
 
-Every failure is one ModelError that says what to do. The client is imported when it is needed.
+Every failure is a ModelError that says what to do. The client is imported on first use.
 """
 
 from dataclasses import dataclass
@@ -13,20 +13,20 @@ from offline.errors import ModelError, needs
 
 @dataclass(frozen=True)
 class HubFile:
-    """A file of a commit. `sha256` is None for a small one, of which the hub keeps another digest."""
+    """A file of a commit."""
 
     name: str
     size: int
-    sha256: str | None
+    sha256: str | None  # None for a small file, of which the hub keeps another digest
 
 
 @dataclass(frozen=True)
 class Listing:
-    """What the hub says of one commit of a model. gated: none, auto (asking is enough) or manual (somebody decides)."""
+    """One commit of a model on the hub."""
 
     commit: str
     licence: str
-    gated: str
+    gated: str  # none, auto (asking is enough) or manual (somebody decides)
     files: tuple[HubFile, ...]
 
 
@@ -37,7 +37,7 @@ def _client(what: str) -> Any:
 
 
 def look_up(repository: str, revision: str) -> Listing:
-    """The commit that a branch, tag or commit stands for, and its files; nothing is downloaded."""
+    """The commit that a branch, tag or commit resolves to, and its files; downloads nothing."""
     api = _client("looking a model up on the hub").HfApi()
     try:
         info = api.model_info(repository, revision=revision, files_metadata=True)
@@ -51,20 +51,20 @@ def look_up(repository: str, revision: str) -> Listing:
 
 
 def _licence(info: Any) -> str:
-    """Of the model card, or else of the tags; "" if neither names one."""
+    """From the model card, else from the tags; "" if neither names one."""
     card = dict(info.card_data.to_dict()) if info.card_data else {}
     tags = [tag.removeprefix("license:") for tag in info.tags or () if tag.startswith("license:")]
     return licence_of(card) or ", ".join(tags)
 
 
 def licence_of(card: dict[str, Any]) -> str:
-    """The licence that a model card's front matter names; "" if it names none."""
+    """The licence in a model card's front matter; "" if it names none."""
     licence, name = card.get("license"), card.get("license_name")
     return f"{licence} ({name})" if licence and name else str(licence or "")
 
 
 def card_of(readme: Path) -> dict[str, Any]:
-    """The front matter of a model card on this disk; empty if there is none that can be read."""
+    """The front matter of a local model card; empty if it is missing or unreadable."""
     try:
         return dict(_client("reading a model card").metadata_load(readme) or {})
     except Exception:  # no card, or one whose front matter is no YAML: a licence is shown, never relied on
@@ -72,7 +72,7 @@ def card_of(readme: Path) -> dict[str, Any]:
 
 
 def download(repository: str, revision: str, patterns: list[str], whose: str = "", *, fetch: bool = True) -> Path:
-    """The folder of a commit's files whose names match, downloaded if need be and `fetch`. `whose` opens an error's message."""
+    """The folder of a commit's matching files, downloaded if missing and `fetch`. whose: prefix of an error's message."""
     hub = _client(f"{whose}a model from the hub")
     try:
         return Path(hub.snapshot_download(repository, revision=revision, allow_patterns=patterns, local_files_only=not fetch))
@@ -81,17 +81,17 @@ def download(repository: str, revision: str, patterns: list[str], whose: str = "
 
 
 def download_small(repository: str, commit: str, names: list[str]) -> Path:
-    """The folder of a commit with these files in it, fetched without a progress bar."""
+    """The folder of a commit with these files, downloaded without a progress bar."""
     _client("a model from the hub").utils.disable_progress_bars()
     return download(repository, commit, [escape(name) for name in names])
 
 
 def problem(error: Exception, repository: str, revision: str) -> str:
-    """What the client's error means and what to do about it, in one line."""
+    """The meaning of the client's error and what to do about it, in one line."""
     from huggingface_hub import constants, errors
 
     at, said = f"{repository} at {revision}", " ".join(str(error).split())
-    # A refusal without the hub's own code for it arrives wrapped.
+    # A 403 without the hub's own code arrives wrapped.
     refused = [e for e in (error, error.__cause__) if isinstance(e, errors.HfHubHTTPError) and e.response.status_code == 403]
     if isinstance(error, errors.HFValidationError):
         return f"{repository!r} is neither a folder on this machine nor a repository's name (owner/name); check the spelling"

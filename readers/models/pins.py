@@ -1,7 +1,7 @@
-"""Model pins: a repository with a 40-digit commit, a fingerprinted local folder, or the embedded model.
+"""Model pins: a repository with a 40-digit commit, a fingerprinted local folder, an embedded or a served model.
 
-A branch or tag is refused, because it moves. Weights, tokenizer, chat template and configuration come from one folder,
-hence from one commit; every file that can change an output is hashed.
+A branch or tag is refused, because it moves. Weights, tokenizer, chat template and configuration come from one folder, hence
+from one commit; every file that can change an output is hashed.
 """
 
 import re
@@ -25,38 +25,36 @@ from readers.records import Model, ModelFile
 
 _COMMIT = re.compile(r"[0-9a-f]{40}")
 _SHA256 = re.compile(r"[0-9a-f]{64}")
-# What a pin may name, exactly one of them.
-_KINDS = ("embedded", "folder", "repository", "served")
-# Files that make a model what it is. Pickled weights (.bin, .pt) are left out on purpose: safetensors only.
+_KINDS = ("embedded", "folder", "repository", "served")  # a pin names exactly one
+# A model's files. Pickled weights (.bin, .pt) are left out on purpose: safetensors only.
 WEIGHTS = ".safetensors"
 PATTERNS = ("*.json", f"*{WEIGHTS}", "*.jinja", "*.txt", "*.model", "*.tiktoken")
-# The folders in which sentence-transformers keeps a model's further modules: 1_Pooling, 2_Normalize, 2_Dense, 1_LogitScore.
+# sentence-transformers' folders of further modules: 1_Pooling, 2_Normalize, 2_Dense, 1_LogitScore.
 MODULES = ("[0-9]_*/*.json", f"[0-9]_*/*{WEIGHTS}")
 MODULES_FILE = "modules.json"
-# Weights of an encoder whose commit has no others.
-PICKLED = "pytorch_model.bin"
+PICKLED = "pytorch_model.bin"  # weights of an encoder whose commit has no others
 
 Pinned = Reader | Encoder | Reranker
 
 
 def kind_of(pinned: Pinned) -> str:
-    """What a pinned model is called in messages: reader, encoder or reranker."""
+    """The kind of a pinned model, for messages: reader, encoder or reranker."""
     return type(pinned).__name__.lower()
 
 
 def patterns_of(pinned: Pinned) -> tuple[str, ...]:
-    """The files that make this model what it is."""
+    """Name patterns of a model's files."""
     if isinstance(pinned, Reader):
         return PATTERNS
-    # A commit without safetensors is read with torch's restricted unpickler, and only where its configuration names the file.
+    # Pickled weights are read by torch's restricted unpickler, and only if the configuration names the file.
     pickled = (pinned.weights, f"[0-9]_*/{pinned.weights}") if pinned.weights.endswith(".bin") else ()
     return (*PATTERNS, *MODULES, *pickled)
 
 
 def patterns_among(names: Sequence[str], pinned: Pinned | None = None) -> tuple[str, ...]:
-    """The same for a model that is to be pinned, whose weights may be pickled if there are no others.
+    """The same for a model to be pinned, whose weights may be pickled if there are no others.
 
-    Without a configuration the files say what it is: a folder with modules.json or a module's folder is sentence-transformers'.
+    Without a configuration, modules.json or a module's folder marks a model of sentence-transformers.
     """
     if isinstance(pinned, Reader) or (pinned is not None and pinned.weights == PICKLED):
         return patterns_of(pinned)
@@ -67,7 +65,7 @@ def patterns_among(names: Sequence[str], pinned: Pinned | None = None) -> tuple[
 
 
 def check_pin(reader: Pinned) -> None:
-    """ConfigurationError or ModelError unless the pin names exactly one immutable thing."""
+    """ConfigurationError or ModelError unless the pin names exactly one immutable model."""
     pin, whose = reader.model, f"{kind_of(reader)} {reader.name!r}"
     given = [name for name in _KINDS if getattr(pin, name) not in (None, UNSET)]
     if len(given) != 1:
@@ -93,10 +91,9 @@ def check_pin(reader: Pinned) -> None:
 
 
 def locate(reader: Pinned, *, fetch: bool = True) -> Path:
-    """The folder of a pinned model on this machine; ModelError if it is not to be had.
+    """The folder of a pinned model on this machine; ModelError if it is not available.
 
-    A repository is downloaded at its commit if need be, unless `fetch` is False. A served model's files are not here: its
-    folder is the one that says what its ids are.
+    A repository is downloaded at its commit if missing and `fetch`. A served model's folder only says what its ids are.
     """
     check_pin(reader)
     pin = reader.model
@@ -116,7 +113,7 @@ def locate(reader: Pinned, *, fetch: bool = True) -> Path:
 
 
 def model_for_step(run: OpenRun, step: str, inputs: Mapping[str, str], pinned: Pinned) -> tuple[Path, Model] | None:
-    """The folder and files of the model that makes a step; None if the step was made from these inputs and can stay."""
+    """Folder and files of the model that makes a step; None if the step was made from these inputs and can stay."""
     made = run.has(step) and inputs.items() <= run.need(step).inputs.items()
     if made and pinned.model.repository is not None:
         return None  # A commit does not change, and the inputs name it.
@@ -131,19 +128,16 @@ def model_for_step(run: OpenRun, step: str, inputs: Mapping[str, str], pinned: P
 
 @dataclass(frozen=True)
 class Missing:
-    """What a reader's repository lacks on this machine: bytes to download, None if the hub cannot be asked (`note` says why).
-
-    tokenizer: a folder with the repository's small files, fetched to count tokens.
-    """
+    """What a reader's repository lacks on this machine."""
 
     model: str
-    size: int | None
-    tokenizer: Path | None
-    note: str
+    size: int | None  # bytes to download; None if the hub cannot be asked
+    tokenizer: Path | None  # folder of the small files, downloaded to count tokens
+    note: str  # why the hub cannot be asked
 
 
 def missing(reader: Pinned) -> Missing | None:
-    """What reading would download; None for a model that no hub has. The weights are not fetched."""
+    """What reading would download, without downloading weights; None for a model that is on no hub."""
     repository, revision = reader.model.repository, reader.model.revision
     if repository is None or revision is None:
         return None
@@ -158,18 +152,15 @@ def missing(reader: Pinned) -> Missing | None:
 
 @dataclass(frozen=True)
 class AtHand:
-    """What counting tokens takes: a folder with the tokenizer, None if it is not to be had (`note` says why).
+    """What is available to count tokens with."""
 
-    lacking: what reading would have to download; None for a model that is here, or that no hub has.
-    """
-
-    folder: Path | None
-    lacking: Missing | None
-    note: str
+    folder: Path | None  # with the tokenizer; None if not available
+    lacking: Missing | None  # what reading would download; None for a model that is here, or on no hub
+    note: str  # why there is no folder
 
 
 def find_tokenizer(reader: Reader) -> AtHand:
-    """A folder with a reader's tokenizer; of a repository that is not here the small files alone are fetched."""
+    """A folder with a reader's tokenizer; of a missing repository only the small files are downloaded."""
     try:
         return AtHand(locate(reader, fetch=False), None, "")
     except ModelError as error:
@@ -188,13 +179,13 @@ def tokenizer_of(reader: Reader) -> Path:
 
 
 def is_model_file(name: str, patterns: Sequence[str] = PATTERNS) -> bool:
-    """Whether a file of this name in a model's folder makes the model what it is. A run's manifest does not."""
+    """Whether a file of this name belongs to a model; a run's manifest does not."""
     alike = (pattern for pattern in patterns if pattern.count("/") == name.count("/"))
     return name != MANIFEST and any(fnmatchcase(name, pattern) for pattern in alike)
 
 
 def model_files(folder: Path, patterns: Sequence[str] = PATTERNS) -> list[Path]:
-    """Every file of a folder that makes a model what it is, by name."""
+    """Every model file of a folder, by name."""
     found = {path for pattern in patterns for path in folder.glob(pattern) if path.is_file()}
     return sorted(path for path in found if is_model_file(path.relative_to(folder).as_posix(), patterns))
 
@@ -214,19 +205,19 @@ def fingerprint(folder: Path, patterns: Sequence[str] = PATTERNS) -> Model:
 
 
 def model_of(files: tuple[ModelFile, ...], where: str) -> Model:
-    """The model that these files, sorted by name, make; ModelError if config.json is not among them."""
+    """The model made of these files, sorted by name; ModelError if config.json is not among them."""
     if not any(file.name == "config.json" for file in files):
         raise ModelError(f"{where} holds no config.json, so no model; check `model` in its configuration")
     return Model(fingerprint=digest_of(files), files=files)
 
 
 def served_model(name: str) -> Model:
-    """A model behind a server: its name is all that there is."""
+    """A model behind a server, known only by its name."""
     return Model(fingerprint=digest_of(("served", name)), files=())
 
 
 def identify(reader: Pinned, folder: Path) -> Model:
-    """The model in a folder, hashed; ModelError if its pin expects another fingerprint."""
+    """Hash the model in a folder; ModelError if its pin expects another fingerprint."""
     if reader.model.served is not UNSET:
         return served_model(reader.model.served)
     model, expected = fingerprint(folder, patterns_of(reader)), reader.model.fingerprint

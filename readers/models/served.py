@@ -1,7 +1,7 @@
-"""Models behind a server, whose tokenizer nobody here can see: their "token ids" are the bytes of the chat messages.
+"""Models behind a server whose tokenizer is unknown: their "token ids" are the bytes of the chat messages.
 
-Frozen requests, digests, schedule and replay stay what they are for every other model. What is frozen are messages, not
-token ids: the server's own template and tokenizer turn them into ids, and no file of a run can say how.
+Requests, digests, schedule and replay work as for any other model. The server's own template and tokenizer turn the frozen
+messages into token ids, and no file of a run can say how.
 """
 
 from collections.abc import Sequence
@@ -13,14 +13,12 @@ import msgspec
 from offline.canonical import Record, encode, read_record
 from offline.records import Message
 
-# The one file of a served model's tokenizer folder: it says what the ids are.
-CODEC = "messages.json"
-# Where the file lies that `readers.tokens.chat.copy_tokenizer` puts into a run.
-CODEC_FOLDER = Path(__file__).parent / "codec"
+CODEC = "messages.json"  # the only file of a served model's tokenizer folder: says what the ids are
+CODEC_FOLDER = Path(__file__).parent / "codec"  # copied into a run by `copy_tokenizer`
 
 
 class Tokenizer(Protocol):
-    """What freezing, reading and replaying need of a tokenizer."""
+    """The tokenizer that freezing, reading and replaying need."""
 
     folder: Path
 
@@ -29,7 +27,7 @@ class Tokenizer(Protocol):
         ...
 
     def render(self, chat: Sequence[Message]) -> str:
-        """The text that `encode` makes ids of."""
+        """The text that `encode` tokenizes."""
         ...
 
     def decode(self, ids: Sequence[int]) -> str:
@@ -41,11 +39,11 @@ class Tokenizer(Protocol):
         ...
 
     def special_in(self, text: str) -> str | None:
-        """The first special token that a text spells out; None if it spells none."""
+        """The first special token in a text; None if there is none."""
         ...
 
     def thinking(self) -> Literal["off", "on", "no switch", "unknown"]:
-        """What the thinking switch is set to."""
+        """The setting of the thinking switch."""
         ...
 
     def stop_ids(self) -> tuple[int, ...]:
@@ -53,7 +51,7 @@ class Tokenizer(Protocol):
         ...
 
     def pad_id(self) -> int:
-        """The id that fills up a batch."""
+        """The id that pads a batch."""
         ...
 
     def window(self) -> int:
@@ -62,15 +60,15 @@ class Tokenizer(Protocol):
 
 
 class Codec(Record, frozen=True):
-    """What messages.json says. input: of a request's ids; output: of a prediction's."""
+    """The content of messages.json."""
 
-    input: Literal["UTF-8 bytes of the canonical JSON of the chat messages"]
-    output: Literal["UTF-8 bytes of the text"]
+    input: Literal["UTF-8 bytes of the canonical JSON of the chat messages"]  # a request's ids
+    output: Literal["UTF-8 bytes of the text"]  # a prediction's ids
     format: Literal[1] = 1
 
 
 class MessageBytes:
-    """A tokenizer whose ids are bytes, 0..255. It needs no library, and counts bytes where others count tokens."""
+    """A tokenizer whose ids are bytes, 0..255. Needs no library; counts bytes instead of tokens."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -85,7 +83,7 @@ class MessageBytes:
         return encode(chat).decode()
 
     def decode(self, ids: Sequence[int]) -> str:
-        """The text of these bytes; what is no UTF-8 becomes U+FFFD."""
+        """The text of these bytes; invalid UTF-8 becomes U+FFFD."""
         return bytes(min(i, 255) for i in ids).decode(errors="replace")
 
     def count(self, text: str) -> int:
@@ -93,7 +91,7 @@ class MessageBytes:
         return len(text.encode())
 
     def special_in(self, text: str) -> str | None:
-        """None: which texts the server's tokenizer takes for special tokens is not known here."""
+        """None: the special tokens of the server's tokenizer are unknown here."""
         return None
 
     def thinking(self) -> Literal["off", "on", "no switch", "unknown"]:
@@ -101,7 +99,7 @@ class MessageBytes:
         return "unknown"
 
     def stop_ids(self) -> tuple[int, ...]:
-        """None: where an answer ends is the server's decision."""
+        """None: the server decides where an answer ends."""
         return ()
 
     def pad_id(self) -> int:
@@ -115,10 +113,10 @@ class MessageBytes:
 
 def decode_messages(ids: Sequence[int]) -> tuple[Message, ...]:
     """The chat messages that `MessageBytes.encode` froze."""
-    # Of an array, `bytes(ids)` would be its memory.
+    # `bytes` of an array would copy its memory.
     return msgspec.json.decode(bytes(iter(ids)), type=tuple[Message, ...])
 
 
 def encode_text(text: str) -> tuple[int, ...]:
-    """Output ids of a server's text; a lone surrogate, which is no character, becomes a question mark."""
+    """Output ids of a server's text; a lone surrogate becomes a question mark."""
     return tuple(text.encode(errors="replace"))

@@ -1,1 +1,1 @@
-"""A reader in a process of its own: its guard, its worker, the parent that talks to it."""
+"""A reader in its own process: guard, worker, and the parent's end."""

@@ -1,8 +1,8 @@
-"""The guard of a reader process: an audit hook that raises if the process opens what a reader must not see.
+"""The guard of a reader process: an audit hook that raises if the process opens a forbidden path.
 
-Forbidden are the run's folder and the raw rows, wherever a copy of them lies (they are known by size and sha256), or the
-hub's cache of them. This guards against accidents (a plug-in that reads a label file, a library that walks a folder), not
-against malice: code that wants to cheat finds other means, and what it knows of a benchmark by heart nobody can check.
+Forbidden are the run's folder, the hub's cache of the raw rows, and copies of them anywhere (known by size and sha256). This
+guards against accidents (a plug-in that reads a label file, a library that walks a folder), not against malice: code that wants
+to cheat finds other means, and memorised benchmarks cannot be detected.
 """
 
 import os
@@ -13,30 +13,30 @@ from pathlib import Path
 from offline.canonical import Record, file_digest
 from offline.errors import GuardError
 
-# Audit events that open or move something, and how many of their arguments are paths.
+# Audit events that open or move files, and how many of their arguments are paths.
 _PATHS = {"open": 1, "os.listdir": 1, "os.scandir": 1, "os.rename": 2, "os.link": 2, "os.symlink": 2}
 
 
 class Forbidden(Record, frozen=True):
-    """What a reader process must not open: a folder by its real path, raw files by size and sha256, cache names."""
+    """What a reader process must not open."""
 
-    folders: tuple[str, ...]
-    files: tuple[tuple[int, str], ...] = ()
-    names: tuple[str, ...] = ()
+    folders: tuple[str, ...]  # by real path
+    files: tuple[tuple[int, str], ...] = ()  # raw rows, by size and sha256
+    names: tuple[str, ...] = ()  # of cache folders
 
 
-# What this process tried to open, in order. A caller that swallows the GuardError is found out here.
+# Forbidden paths that this process tried to open, in order, even if a caller swallowed the GuardError.
 violations: list[str] = []
 
 
 def check() -> None:
-    """GuardError if anything in this process tried to open a forbidden path since the hook was installed."""
+    """GuardError if this process has tried to open a forbidden path since the hook was installed."""
     if violations:
         raise GuardError(f"a reader process tried to open {violations[0]}; readers are given token ids and nothing else")
 
 
 def forbid(forbidden: Forbidden) -> None:
-    """Install the hook; it cannot be removed. GuardError is raised inside whatever tries to open a forbidden path."""
+    """Install the hook, which cannot be removed. It raises GuardError in whatever opens a forbidden path."""
     folders = [Path(folder).resolve() for folder in forbidden.folders]
     sizes = {size for size, _ in forbidden.files}
     hashing = False

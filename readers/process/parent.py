@@ -1,4 +1,4 @@
-"""The parent's end of a reader process: a group of its own, spoken to within time limits, killed with all that it started."""
+"""The parent's end of a reader process: its own process group, time limits, killed with all that it started."""
 
 import os
 import select
@@ -23,19 +23,14 @@ from readers.process import worker
 from readers.process.guard import Forbidden
 from readers.records import MOST_ID, Decoding, Output
 
-# How long an engine may load and answer a batch where its reader sets no limit: a large model off a slow disk, a batch of
-# full windows.
-START_SECONDS = 1_800
-BATCH_SECONDS = 3_600
+START_SECONDS = 1_800  # to load, if the reader sets no limit; suits a large model on a slow disk
+BATCH_SECONDS = 3_600  # likewise for a batch; suits full windows
 
 Answer = TypeVar("Answer", worker.Ready, worker.Done, worker.Weighed)
 
 
 class Process:
-    """One reader process. `environment` is what its engine resolved, `forgets` whether the engine keeps a cache to empty.
-
-    served_by: as in `worker.Ready`.
-    """
+    """One reader process. environment, forgets, served_by: as in `worker.Ready`."""
 
     def __init__(self, process: "subprocess.Popen[bytes]", errors: Any, reader: Reader) -> None:
         self._process = process
@@ -54,16 +49,16 @@ class Process:
         os.set_blocking(self._input.fileno(), False)
 
     def fileno(self) -> int:
-        """What `select` waits on: readable when the process has answered or ended."""
+        """For `select`: readable when the process has answered or ended."""
         return self._output.fileno()
 
     @property
     def deadline(self) -> float:
-        """When the answer to the last message is overdue, on the monotonic clock."""
+        """When the pending answer is overdue, on the monotonic clock."""
         return self._deadline
 
     def start(self, start: EngineStart, forbidden: Forbidden) -> None:
-        """Let it load the engine; `ready` waits until it has."""
+        """Make it load the engine; `ready` waits for that."""
         seconds = self._reader.start_seconds
         self._send(worker.Start(engine=start, forbidden=forbidden), seconds or START_SECONDS, "start_seconds")
 
@@ -73,19 +68,19 @@ class Process:
         self.environment, self.forgets, self.served_by = ready.environment, ready.forgets, ready.served_by
 
     def send(self, inputs: Sequence[Sequence[int]], *, warm: bool = False, decoding: Decoding | None = None) -> None:
-        """Give the process a batch; `warm` keeps what the engine remembers of earlier ones, `decoding` as in `worker.Batch`."""
+        """Send a batch; warm, decoding: as in `worker.Batch`."""
         self._sent = len(inputs)
         self._cap = self._reader.output_cap if decoding is None else decoding.output_cap
         message = worker.Batch(inputs=tuple(tuple(ids) for ids in inputs), warm=warm, decoding=decoding)
         self._send(message, self._reader.batch_seconds or BATCH_SECONDS, "batch_seconds")
 
     def receive(self) -> tuple[Output, ...]:
-        """The outputs of the batch that was sent; EngineError (or the error that the process reports) if they are not right."""
+        """The outputs of the batch; EngineError if they are invalid, or the error that the process reports."""
         outputs = self._receive(worker.Done).outputs
         name, cap = self._reader.name, self._cap
         if len(outputs) != self._sent:
             raise EngineError(f"reader {name!r}: the engine gave {len(outputs)} outputs for {self._sent} inputs")
-        # The ids of a served model's answer are bytes, and only the server can count its tokens.
+        # A served model's ids are bytes; only the server can count its tokens.
         if self._reader.model.served is msgspec.UNSET and any(len(output.ids) > cap for output in outputs):
             raise EngineError(f"reader {name!r}: the engine exceeded the output cap of {cap} tokens")
         if wrong := [i for output in outputs for i in output.ids if not 0 <= i <= MOST_ID]:
@@ -98,7 +93,7 @@ class Process:
         return self.receive()
 
     def logprobs(self, ids: Sequence[int], tokens: Sequence[int]) -> tuple[float, ...] | None:
-        """Log probabilities of tokens after ids, None if the engine does not tell them."""
+        """Log probabilities of tokens after ids; None if the engine does not report them."""
         message = worker.Weigh(ids=tuple(ids), tokens=tuple(tokens))
         self._send(message, self._reader.batch_seconds or BATCH_SECONDS, "batch_seconds")
         found = self._receive(worker.Weighed).logprobs
@@ -134,7 +129,7 @@ class Process:
         return answer
 
     def _decoded(self, line: bytes) -> worker.FromWorker:
-        """A message of the process; EngineError if an engine gave what no record of its protocol holds."""
+        """Decode a message of the process; EngineError if it does not fit the protocol."""
         try:
             found: worker.FromWorker = msgspec.json.decode(line, type=worker.FromWorker)
         except msgspec.DecodeError as error:
@@ -163,13 +158,13 @@ class Process:
         return EngineError(f"reader {self._reader.name!r}: the engine process {ended}{last}")
 
     def end(self) -> None:
-        """End the process's input and give it a minute; everything is journalled."""
+        """Close its input and give it a minute to end; everything is journalled."""
         self._input.close()
         with suppress(subprocess.TimeoutExpired):
             self._process.wait(timeout=60)
 
     def kill(self) -> None:
-        """Kill the process and whatever it started."""
+        """Kill the process and all that it started."""
         with suppress(ProcessLookupError):
             os.killpg(self._process.pid, signal.SIGKILL)
         self._process.wait()
@@ -177,7 +172,7 @@ class Process:
 
 @contextmanager
 def start_process(reader: Reader, number: int = 0) -> Iterator[Process]:
-    """Start the reader's process `number`; on leaving, its input ends and so does it, with whatever it started."""
+    """Start the reader's process `number`; on exit, end it and all that it started."""
     environment = {
         **os.environ,
         "HF_HUB_OFFLINE": "1",
@@ -203,7 +198,7 @@ def start_process(reader: Reader, number: int = 0) -> Iterator[Process]:
 
 
 def _devices(reader: Reader, number: int) -> dict[str, str]:
-    """The GPUs of one of several processes: as many as its engine takes, out of the visible ones."""
+    """The GPUs of one of several processes: as many as its engine takes, from the visible ones."""
     if (reader.data_parallel or 1) == 1:
         return {}
     each = gpus_of_process(reader)
@@ -221,7 +216,7 @@ def _devices(reader: Reader, number: int) -> dict[str, str]:
 
 
 def forbidden_paths(run: OpenRun) -> Forbidden:
-    """What this run's reader processes must not open: the run's folder and the raw rows."""
+    """What this run's reader processes must not open: its folder and the raw rows."""
     inputs = run.need("data").inputs
     hub = run.experiment.data.hub()
     names = () if hub is None else hub.cache_folders()

@@ -1,4 +1,4 @@
-"""The processes of one reader, started together, and work shared out among them."""
+"""The processes of one reader, started together, and the work shared among them."""
 
 import select
 import time
@@ -16,14 +16,14 @@ from readers.records import Decoding, JournalEntry
 
 @dataclass(frozen=True)
 class Engines:
-    """What starting a reader's engine takes, as often as it is started."""
+    """What starts a reader's engine, any number of times."""
 
     start: EngineStart
     forbidden: Forbidden
 
     @contextmanager
     def run(self, count: int = 1) -> Iterator[list[Process]]:
-        """Start `count` processes, which load side by side."""
+        """Start `count` processes, which load in parallel."""
         reader = self.start.settings.reader
         with ExitStack() as stack:
             processes = [stack.enter_context(start_process(reader, number)) for number in range(count)]
@@ -41,15 +41,15 @@ class Engines:
 
 @dataclass(frozen=True)
 class Job:
-    """One batch: what it is journalled as, its inputs, and how they are decoded (None: as the reader's settings say)."""
+    """One batch."""
 
-    name: str
+    name: str  # its name in the journal
     inputs: Sequence[Sequence[int]]
-    decoding: Decoding | None = None
+    decoding: Decoding | None = None  # None: by the reader's settings
 
 
 def share(processes: Sequence[Process], jobs: Sequence[Job]) -> Iterator[JournalEntry]:
-    """Hand jobs to whichever process is free; entries as they are finished."""
+    """Hand jobs to free processes; yield entries as they are finished."""
     waiting = deque(jobs)
     busy: dict[Process, tuple[Job, float]] = {}
 
@@ -71,7 +71,7 @@ def share(processes: Sequence[Process], jobs: Sequence[Job]) -> Iterator[Journal
 
 
 def _answered(processes: Sequence[Process]) -> list[Process]:
-    """Wait until at least one of these has answered or ended, or is overdue; those."""
+    """Wait until at least one process has answered, ended or is overdue; return those."""
     nearest = min(process.deadline for process in processes)
     readable, _, _ = select.select(processes, [], [], max(0.0, nearest - time.monotonic()))
     return readable or [process for process in processes if process.deadline <= nearest]

@@ -1,7 +1,7 @@
-"""The process of one reader: token ids come in on a pipe, token ids go out on a pipe.
+"""The process of one reader: token ids in and out through pipes.
 
-It is started by parent.py through offline/packages.py, knows no path of the run except the ones it must not open,
-and ends when its input ends. Whatever a library prints goes to standard error.
+It is started by parent.py through offline/packages.py, knows no path of the run except the forbidden ones, and ends when its
+input ends. Whatever a library prints goes to standard error.
 """
 
 import os
@@ -29,32 +29,26 @@ class Start(Record, frozen=True, tag="start"):
 
 
 class Batch(Record, frozen=True, tag="batch"):
-    """Inputs to generate from. Unless `warm`, the engine first forgets what it keeps of earlier batches.
-
-    decoding: how, for the calls of an algorithm; None for a reader's requests, which its settings describe.
-    """
+    """Inputs to generate from."""
 
     inputs: tuple[tuple[int, ...], ...]
-    warm: bool = False
-    decoding: Decoding | None = None
+    warm: bool = False  # False: the engine first forgets what it keeps of earlier batches
+    decoding: Decoding | None = None  # for calls of an algorithm; None: by the reader's settings
 
 
 class Weigh(Record, frozen=True, tag="weigh"):
-    """Asks for the log probabilities of these tokens after these ids."""
+    """Request for the log probabilities of these tokens after these ids."""
 
     ids: tuple[int, ...]
     tokens: tuple[int, ...]
 
 
 class Ready(Record, frozen=True, tag="ready"):
-    """The worker's first answer. `forgets`: the engine keeps a cache from batch to batch and can empty it.
-
-    served_by: which process of a server answers, and with what; None if there is none, or it does not say.
-    """
+    """The worker's first answer."""
 
     environment: dict[str, str]
-    forgets: bool
-    served_by: dict[str, str] | None = None
+    forgets: bool  # the engine keeps a cache between batches and can empty it
+    served_by: dict[str, str] | None = None  # a server's process and model; None if there is none, or it does not say
 
 
 class Done(Record, frozen=True, tag="done"):
@@ -64,16 +58,16 @@ class Done(Record, frozen=True, tag="done"):
 
 
 class Weighed(Record, frozen=True, tag="weighed"):
-    """Log probabilities as decimals, None from an engine that does not tell them."""
+    """Log probabilities as decimals; None if the engine does not report them."""
 
     logprobs: tuple[str, ...] | None
 
 
 class Failed(Record, frozen=True, tag="failed"):
-    """The worker's last words. `exit_code` is that of the error's class."""
+    """The worker's last message."""
 
     message: str
-    exit_code: int
+    exit_code: int  # of the error's class, else 0
 
 
 ToWorker = Start | Batch | Weigh
@@ -108,14 +102,14 @@ def serve(source: BinaryIO, sink: BinaryIO) -> None:
 
 
 def cure(error: Exception, smaller: str = "batch_size, or batch_tokens,") -> str:
-    """What to do about an error, if it says that memory ran out; `smaller` names the settings that help."""
+    """Advice if an error says that memory ran out. smaller: the settings that help."""
     if isinstance(error, MemoryError) or "out of memory" in str(error).lower():
         return f" (memory ran out: set a smaller {smaller} in its configuration)"
     return ""
 
 
 def _answer(engine: Engine, message: ToWorker) -> Done | Weighed:
-    # What an engine may offer besides generating: see the docstring of Engine.
+    # Optional methods: see `Engine`.
     forget: Callable[[], None] = getattr(engine, "forget", lambda: None)
     logprobs: Callable[..., list[float] | None] = getattr(engine, "logprobs", lambda ids, tokens: None)
     if isinstance(message, Weigh):
@@ -123,7 +117,7 @@ def _answer(engine: Engine, message: ToWorker) -> Done | Weighed:
         return Weighed(logprobs=None if found is None else tuple(f"{value:.6f}" for value in found))
     assert isinstance(message, Batch)
     if not message.warm:
-        # So that a batch's outputs depend on the batch alone, and a resumed read gives what an undisturbed one gives.
+        # Outputs then depend on the batch alone, and a resumed read repeats an undisturbed one.
         forget()
     if message.decoding is None:
         return Done(outputs=tuple(engine.generate(message.inputs)))
@@ -136,7 +130,7 @@ def _answer(engine: Engine, message: ToWorker) -> Done | Weighed:
 
 
 def die_with_parent() -> None:
-    """Ask Linux to end this process when its parent ends; elsewhere the end of its input does, a batch later."""
+    """Ask Linux to kill this process when its parent ends; elsewhere its input ends, a batch later."""
     if sys.platform == "linux":
         import ctypes
 
@@ -144,7 +138,7 @@ def die_with_parent() -> None:
 
 
 def main() -> None:
-    """Keep the pipes to ourselves: for all else in this process and below it, input is empty and output goes to errors."""
+    """Reserve the pipes: for all else in and below this process, input is empty and output goes to standard error."""
     die_with_parent()
     source, sink = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
     nothing = os.open(os.devnull, os.O_RDONLY)

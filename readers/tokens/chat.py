@@ -1,6 +1,6 @@
 """Text to token ids and back, by the model's own tokenizer and chat template.
 
-Token ids are made once, here. Nothing is ever tokenised a second time: no second BOS, no re-encoding of outputs.
+Token ids are made once, here. Nothing is tokenized a second time: no second BOS, no re-encoding of outputs.
 """
 
 import json
@@ -22,12 +22,11 @@ from offline.records import Message
 from readers.models.pins import tokenizer_files
 from readers.models.served import MessageBytes, Tokenizer
 
-# What a template is tried out with.
-_SAMPLE = (Message(role="system", content="s"), Message(role="user", content="e q"))
+_SAMPLE = (Message(role="system", content="s"), Message(role="user", content="e q"))  # to try out templates
 
 
 def fill(template: str, values: Mapping[str, str]) -> str:
-    """A prompt with its slots filled in one pass, so that braces in a value stay text."""
+    """A template with its slots filled in one pass, so that braces in a value stay text."""
     return re.sub("|".join(rf"\{{{name}\}}" for name in values), lambda slot: values[slot[0][1:-1]], template)
 
 
@@ -44,7 +43,7 @@ def copy_tokenizer(model_folder: Path, out: Path) -> None:
 
 
 def tokenizer_at(reader: str, tokenizers: Path) -> Path:
-    """The folder of a reader's tokenizer files inside `tokenizers`: its subfolder of that name, or the folder itself."""
+    """The folder of a reader's tokenizer files: the subfolder of its name in `tokenizers`, or the folder itself."""
     return tokenizers / reader if (tokenizers / reader).is_dir() else tokenizers
 
 
@@ -54,11 +53,11 @@ def tokenizer_digest(folder: Path) -> str:
 
 
 def load_tokenizer(folder: Path) -> Any:
-    """The library's tokenizer of a local folder; ModelError if it cannot be loaded."""
+    """The transformers tokenizer of a local folder; ModelError if it cannot be loaded."""
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
     os.environ.setdefault("TRANSFORMERS_NO_ADVISORY_WARNINGS", "1")
     with needs("replay", "a chat template's token ids"):
-        # tokenizer.json is the tokenizer, whatever class a library would wrap around it, and needs no torch.
+        # tokenizer.json is complete, whatever class a library would wrap around it, and needs no torch.
         if (folder / "tokenizer.json").is_file():
             from transformers import PreTrainedTokenizerFast as Loader
         else:
@@ -72,13 +71,12 @@ def load_tokenizer(folder: Path) -> Any:
 class ChatTokenizer:
     """A model's tokenizer and chat template, from one local folder.
 
-    `date`: what the template takes for today, YYYY-MM-DD; a template that asks the clock is refused without it, because
-    its token ids would differ tomorrow.
+    date: the template's today, YYYY-MM-DD. Without it, a template that asks the clock is refused: its ids would change daily.
     """
 
     @classmethod
     def of(cls, reader: Reader, folder: Path) -> Tokenizer:
-        """The tokenizer that a reader speaks through, its files in `folder`: the one place that makes it out of a reader."""
+        """The tokenizer of a reader, its files in `folder`; the only place that makes one for a reader."""
         if reader.model.served is not UNSET:
             return MessageBytes(folder)
         return cls(folder, thinking=reader.thinking, date=None if reader.date is UNSET else reader.date)
@@ -94,7 +92,7 @@ class ChatTokenizer:
         self._special = sorted({*self._tokenizer.all_special_tokens, *(token.content for token in added if token.special)})
 
     def _clock(self, form: str) -> str:
-        """What a template is given for `strftime_now`: the reader's date at midnight, never the clock of this machine."""
+        """`strftime_now` for templates: the reader's date at midnight, never this machine's clock."""
         if self._today is None:
             raise ModelError(
                 f"the chat template in {self.folder} asks the clock (strftime_now), so its token ids would differ tomorrow; "
@@ -111,7 +109,7 @@ class ChatTokenizer:
         clock: Callable[[str], str] | None = None,
     ) -> Any:
         try:
-            # An argument of the call shadows the function of that name that the library lends to templates.
+            # An argument overrides the library's template function of that name.
             return self._tokenizer.apply_chat_template(
                 [{"role": message.role, "content": message.content} for message in chat],
                 add_generation_prompt=True,
@@ -130,8 +128,8 @@ class ChatTokenizer:
     def encode(self, chat: Sequence[Message]) -> list[int]:
         """Input token ids of a chat, generation prompt included.
 
-        ModelError if a message holds the text of one of this model's special tokens: the tokenizer would take it for the
-        token itself, and a stored record could close its own message and speak as somebody else.
+        ModelError if a message contains the text of a special token: it would be encoded as that token, so that a stored record
+        could close its own message and open another.
         """
         for message in chat:
             if (special := self.special_in(message.content)) is not None:
@@ -144,12 +142,12 @@ class ChatTokenizer:
         return ids
 
     def render(self, chat: Sequence[Message]) -> str:
-        """The text that `encode` makes ids of, special tokens written out: for people to see what the template adds."""
+        """The text that `encode` tokenizes, special tokens written out: shows what the template adds."""
         text: str = self._render(chat, thinking=self._thinking, tokenize=False)
         return text
 
     def decode(self, ids: Sequence[int]) -> str:
-        """Text of output ids: special tokens left out, nothing cleaned up."""
+        """Text of output ids, without special tokens and clean-up."""
         text: str = self._tokenizer.decode(list(ids), skip_special_tokens=True, clean_up_tokenization_spaces=False)
         return text
 
@@ -158,11 +156,11 @@ class ChatTokenizer:
         return len(self._tokenizer.encode(text, add_special_tokens=False))
 
     def special_in(self, text: str) -> str | None:
-        """The first special token that a text spells out; None if it spells none."""
+        """The first special token in a text; None if there is none."""
         return next((special for special in self._special if special in text), None)
 
     def thinking(self) -> Literal["off", "on", "no switch", "unknown"]:
-        """What the template does with the thinking switch; ModelError if it speaks of thinking and ignores the switch."""
+        """The template's thinking switch; ModelError if thinking should be off but the template ignores the switch."""
         found = self.thinking_switch()
         if found != "ignored":
             return found
@@ -174,7 +172,7 @@ class ChatTokenizer:
         )
 
     def thinking_switch(self) -> Literal["off", "on", "no switch", "ignored"]:
-        """What `thinking` finds; `ignored` if the template speaks of thinking and renders the same either way."""
+        """The same without the error; `ignored` if the template mentions thinking but renders the same either way."""
         off, on = (self._render(_SAMPLE, thinking=thinking, tokenize=False) for thinking in (False, True))
         if off != on:
             return "on" if self._thinking else "off"
@@ -192,7 +190,7 @@ class ChatTokenizer:
         return bool(asked)
 
     def leading_bos(self) -> int:
-        """How many beginning-of-sequence ids a rendered chat opens with: 0 or 1, or 2 where template or tokenizer err."""
+        """Beginning-of-sequence ids at the start of a chat: 0 or 1, or more if template or tokenizer err."""
         bos = self._tokenizer.bos_token_id
         count = 0
         for token in self._render(_SAMPLE, thinking=self._thinking, tokenize=True):
@@ -202,7 +200,7 @@ class ChatTokenizer:
         return count
 
     def stop_ids(self) -> tuple[int, ...]:
-        """End-of-sequence ids of tokenizer, config.json and generation_config.json together, ascending."""
+        """End-of-sequence ids of tokenizer, config.json and generation_config.json, ascending; ModelError if none."""
         found: set[int] = set()
         values = [self._tokenizer.eos_token_id]
         for name in ("config.json", "generation_config.json"):
@@ -215,12 +213,12 @@ class ChatTokenizer:
         return tuple(sorted(found))
 
     def pad_id(self) -> int:
-        """The id that fills up a batch; it is masked, so any id does."""
+        """The id that pads a batch; it is masked, so any id does."""
         pad = self._tokenizer.pad_token_id
         return int(pad) if pad is not None else self.stop_ids()[0]
 
     def window(self) -> int:
-        """Positions of the model, -1 if config.json names none."""
+        """The model's positions, -1 if config.json gives none."""
         settings = _json(self.folder / "config.json")
         window = settings.get("max_position_embeddings") or (settings.get("text_config") or {}).get("max_position_embeddings")
         return int(window) if window else -1

@@ -1,6 +1,6 @@
-"""Token ids of many inputs in one file: little-endian uint32, one after another; an index says where each lies.
+"""Token ids of many inputs in one file of little-endian uint32; an index says where each input lies.
 
-In memory they are arrays of as many bytes: a tuple takes some 36 bytes a token, and a run holds millions.
+In memory they are arrays of the same size: a tuple takes some 36 bytes per token, and a run holds millions.
 """
 
 from array import array
@@ -17,7 +17,7 @@ INPUTS = "inputs.u32"
 
 
 def packed(ids: Iterable[int]) -> Sequence[int]:
-    """Token ids in 4 bytes each. Two arrays of the same ids are equal; an array and a tuple are not."""
+    """Token ids in 4 bytes each. Arrays of the same ids are equal; an array and a tuple are not."""
     return array("I", ids)
 
 
@@ -27,7 +27,7 @@ def write_ids(folder: Path, inputs: Iterable[Sequence[int]]) -> None:
 
 
 def read_ids(folder: Path, index: Sequence[Request | Call], name: str) -> list[Sequence[int]]:
-    """The ids of each entry of the index that the file `name` holds; AlteredError if the two do not fit."""
+    """The ids of each entry of the index (stored in the file `name`); AlteredError if the two do not fit."""
     data = read_bytes(folder / INPUTS)
     if len(data) != 4 * sum(entry.length for entry in index):
         raise AlteredError(f"{folder / INPUTS}: {len(data)} bytes do not fit the index in {name}")
