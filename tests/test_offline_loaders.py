@@ -1,3 +1,4 @@
+import gzip
 import json
 import os
 import re
@@ -56,7 +57,15 @@ def _write_parquet(path: Path, rows: list[Any]) -> Path:
     return file
 
 
-WRITERS = pytest.mark.parametrize("write", [_write_json, _write_jsonl, _write_parquet], ids=["json", "jsonl", "parquet"])
+def _write_gzip(path: Path, rows: list[Any]) -> Path:
+    file = path / "rows.jsonl.gz"
+    file.write_bytes(gzip.compress(_write_jsonl(path, rows).read_bytes()))
+    return file
+
+
+WRITERS = pytest.mark.parametrize(
+    "write", [_write_json, _write_jsonl, _write_gzip, _write_parquet], ids=["json", "jsonl", "gzip", "parquet"]
+)
 Write = Callable[[Path, list[Any]], Path]
 
 
@@ -129,6 +138,7 @@ def test_any_text_comes_through_json_lines_unchanged(tmp_path_factory: pytest.Te
         ("rows.jsonl", b"nonsense\n"),
         ("rows.parquet", b"PAR1 is how it begins, but nothing follows"),
         ("rows.parquet", b""),
+        ("rows.jsonl.gz", gzip.compress(b"{}")[:-9]),
         ("rows.csv", b"context,questions\n"),
         ("rows", b"[]"),
     ],

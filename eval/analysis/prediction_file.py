@@ -1,15 +1,13 @@
 """Predictions that others made, read from their file: JSON, JSON Lines or CSV, each as it is or gzipped.
 
 Reading is strict: what is not plainly one text for one question is a DataError that names the line or object. Text is kept as
-it stands, empty or odd: the metrics judge it.
+it stands, empty or odd: the metrics judge it. CSV is a form of predictions alone: its reader decodes every column, and raw rows
+have one with the answers.
 """
 
-import codecs
 import csv
-import gzip
 import io
 import json
-import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,6 +15,7 @@ from typing import Any
 
 from offline.canonical import digest, read_bytes
 from offline.errors import DataError
+from offline.loaders.raw import JSON_LINES, contents, json_lines
 
 
 @dataclass(frozen=True)
@@ -78,36 +77,19 @@ def _text(where: str, item: Mapping[str, Any], field: str, option: str) -> str:
 
 
 def _items(path: Path, data: bytes, fields: Fields) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    name = path.name.lower()
-    if name.endswith(".gz"):
-        name, data = name.removesuffix(".gz"), _unpacked(path, data)
+    form, data = contents(path, data)
     try:
-        text = data.removeprefix(codecs.BOM_UTF8).decode()
+        text = data.decode()
     except UnicodeDecodeError as error:
         line = data.count(b"\n", 0, error.start) + 1
         raise DataError(f"{path}, line {line}: not UTF-8: {error.reason}; save the file as UTF-8") from error
-    if name.endswith(".json"):
+    if form == ".json":
         return _json(path, text, fields)
-    if name.endswith((".jsonl", ".ndjson")):
-        return _json_lines(path, text)
-    if name.endswith(".csv"):
+    if form in JSON_LINES:
+        return ((where, _object(where, _parsed(where, line.decode()))) for where, line in json_lines(path, data))
+    if form == ".csv":
         return _csv(path, text)
     raise DataError(f"{path}: unknown file type; give .json, .jsonl or .csv, as it is or with .gz")
-
-
-def _unpacked(path: Path, data: bytes) -> bytes:
-    try:
-        return gzip.decompress(data)
-    except (OSError, EOFError, zlib.error) as error:
-        raise DataError(f"{path}: not a whole gzip file: {error}") from error
-
-
-def _json_lines(path: Path, text: str) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    # Only \n ends a line: a text may hold U+2028.
-    for number, line in enumerate(text.split("\n"), 1):
-        if line.strip():
-            where = f"{path}, line {number}"
-            yield where, _object(where, _parsed(where, line))
 
 
 def _json(path: Path, text: str, fields: Fields) -> Iterator[tuple[str, Mapping[str, Any]]]:

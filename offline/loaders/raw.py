@@ -1,4 +1,4 @@
-"""Raw rows from a JSON, JSONL or Parquet file or from the hub, one column selection at a time.
+"""Raw rows from a JSON or JSONL file (also gzipped), a Parquet file or the hub, one column selection at a time.
 
 A caller names the columns it may see and their types; what the types do not name is skipped by the JSON decoder (a column
 file is not even read) and never becomes a Python value. That is how offline/ stays unable to see an answer while eval/
@@ -6,7 +6,9 @@ reads the answers of the same rows.
 """
 
 import codecs
+import gzip
 import re
+import zlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
@@ -22,8 +24,31 @@ from offline.errors import ConfigurationError, DataError, StorageError, needs
 Columns = Mapping[str, Any]
 
 COMMIT = re.compile(r"[0-9a-f]{40}")
+JSON_LINES = (".jsonl", ".ndjson")
 # What msgspec raises for bytes that are not the JSON asked for; the last one for brackets nested too deeply.
 _MALFORMED = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+
+
+def contents(path: Path, data: bytes) -> tuple[str, bytes]:
+    """The form of a file, the end of its name without `.gz`, and its text: unpacked, without a byte order mark.
+
+    data: the file as it lies there. DataError for half a gzip file.
+    """
+    name = path.name.lower()
+    if name.endswith(".gz"):
+        name = name.removesuffix(".gz")
+        try:
+            data = gzip.decompress(data)
+        except (OSError, EOFError, zlib.error) as error:
+            raise DataError(f"{path}: not a whole gzip file: {error}") from error
+    return Path(name).suffix, data.removeprefix(codecs.BOM_UTF8)
+
+
+def json_lines(path: Path, data: bytes) -> Iterator[tuple[str, bytes]]:
+    """The lines that are not blank, each with its place for errors. Only \\n ends a line: a text may hold U+2028."""
+    for number, line in enumerate(data.split(b"\n"), 1):
+        if line.strip():
+            yield f"{path}, line {number}", line
 
 
 @dataclass(frozen=True)
@@ -66,32 +91,24 @@ class RawSource:
         """The rows in source order with these columns (None where absent); DataError names the row that does not fit."""
         if self.path is None:
             return self._hub_rows(columns)
-        suffix = self.path.suffix.lower()
-        if suffix == ".parquet":
+        if self.path.suffix.lower() == ".parquet":
             return self._parquet_rows(columns)
-        if suffix in {".jsonl", ".ndjson"}:
-            return self._json_lines(columns)
-        if suffix == ".json":
-            return self._json_rows(columns)
-        raise DataError(f"{self.path}: unknown file type {suffix!r}; give a .json, .jsonl or .parquet file")
+        form, data = contents(self.path, read_bytes(self.path))
+        if form in JSON_LINES:
+            return (_select(line, columns, where) for where, line in json_lines(self.path, data))
+        if form == ".json":
+            return self._json_rows(columns, data)
+        raise DataError(
+            f"{self.path}: unknown file type {form!r}; give a .parquet file, or .json or .jsonl, as it is or with .gz"
+        )
 
-    def _json_rows(self, columns: Columns) -> Iterator[RawRow]:
-        assert self.path is not None
-        data = read_bytes(self.path).removeprefix(codecs.BOM_UTF8)
+    def _json_rows(self, columns: Columns, data: bytes) -> Iterator[RawRow]:
         try:
             rows = msgspec.json.decode(data, type=list[msgspec.Raw])
         except _MALFORMED as error:
             raise DataError(f"{self.path}: not a JSON list of rows: {error}{_surrogate_hint(data, error)}") from error
         for number, row in enumerate(rows):
-            where = f"{self.path}, row {number}"
-            yield _select(bytes(row), columns, where)
-
-    def _json_lines(self, columns: Columns) -> Iterator[RawRow]:
-        assert self.path is not None
-        for number, line in enumerate(read_bytes(self.path).removeprefix(codecs.BOM_UTF8).split(b"\n"), 1):
-            if line.strip():
-                where = f"{self.path}, line {number}"
-                yield _select(line, columns, where)
+            yield _select(bytes(row), columns, f"{self.path}, row {number}")
 
     def _parquet_rows(self, columns: Columns) -> Iterator[RawRow]:
         assert self.path is not None
