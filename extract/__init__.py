@@ -1,1 +1,1 @@
-"""Statements to assertions, by frontends that never see a question; questions to answers, by pipelines. None sees a label."""
+"""Frontends turn statements into triples and never see a question; pipelines answer questions. None sees a label."""

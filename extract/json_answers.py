@@ -1,7 +1,6 @@
-"""What a model answered, read as JSON: the complete items of one list, and what was wrong with the rest.
+"""A model's answer as JSON: the complete items of one list, and the fault of the rest.
 
-A model may be cut off, wrap its answer into a fence, or write anything else. Nothing here trusts it: items are plain JSON
-values, and the caller checks them.
+An answer may be cut off, fenced or anything else. Nothing is trusted: items are plain JSON values that the caller checks.
 """
 
 import json
@@ -10,22 +9,22 @@ from typing import Any
 
 from readers.records import Prediction
 
-# What may stand before and after the JSON: any white space, and a fence. White space is matched possessively: a model may write
-# nothing else up to its cap, and parts that try to share a run of it take time that grows with its square.
+# Around the JSON: white space and a fence. White space is matched possessively: a model may write nothing else up to its cap,
+# and parts that could share a run of it take time quadratic in its length.
 _FENCE, _END = r"\s*+(?:```(?:json)?\s*+)?", r"\s*+(?:```\s*+)?"
-# White space within it, as JSON has it: no other blank.
+# White space within it, as JSON defines it.
 _BLANK = r"[ \t\n\r]*+"
 _BEFORE, _AFTER = re.compile(rf"{_FENCE}(?=\{{)"), re.compile(_END)
 _STRUCTURED = re.compile(rf"{_FENCE}[{{\[]")
 _OPENING = re.compile(rf'{_FENCE}\{{{_BLANK}"(\w+)"{_BLANK}:{_BLANK}\[{_BLANK}')
 _SEPARATOR = re.compile(rf"{_BLANK},{_BLANK}")
 _CLOSING = re.compile(rf"{_BLANK}\]{_BLANK}\}}{_END}")
-# What is wrong with an answer that is no such JSON, and with a whole one that something follows.
+# Faults: an answer that is no such JSON, and one with text after the whole JSON.
 OTHERWISE, TRAILING = "not the JSON that was asked for", "text after the JSON"
 
 
 class _RefusedError(ValueError):
-    """Something that JSON readers let pass: a key given twice, a number that is none."""
+    """Something that JSON readers accept but must not be: a repeated key, a number that is none."""
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -43,20 +42,20 @@ _DECODER = json.JSONDecoder(object_pairs_hook=_unique, parse_constant=_constant)
 
 
 def failure(prediction: Prediction) -> str | None:
-    """Why a call gave no answer at all; None if it gave one."""
+    """The reason why a call gave no answer; None if it gave one."""
     if prediction.finish_reason == "error":
         return prediction.error or "the call failed"
     return None
 
 
 def read_text(prediction: Prediction) -> tuple[str, str | None]:
-    """The whole answer as it is, empty if the call failed, whatever came before it did; and why it failed, or None."""
+    """The whole answer (empty if the call failed, whatever preceded the failure), and the reason of a failure or None."""
     failed = failure(prediction)
     return (prediction.text if failed is None else ""), failed
 
 
 def read_items(prediction: Prediction, key: str) -> tuple[list[Any], str | None]:
-    """The items of `{"KEY": [item, …]}` up to the first that is not complete, and what is wrong with the answer, or None."""
+    """The items of `{"KEY": [item, …]}` up to the first incomplete one, and the answer's fault or None."""
     if (failed := failure(prediction)) is not None:
         return [], failed
     text = prediction.text
@@ -83,7 +82,7 @@ def read_items(prediction: Prediction, key: str) -> tuple[list[Any], str | None]
 
 
 def read_object(prediction: Prediction) -> tuple[dict[str, Any], str | None]:
-    """The object that an answer begins with, empty if that is none, and what is wrong with the answer, or None."""
+    """The object that an answer begins with (empty if there is none), and the answer's fault or None."""
     if (failed := failure(prediction)) is not None:
         return {}, failed
     opening = _BEFORE.match(prediction.text)
@@ -103,12 +102,12 @@ def _unreadable(prediction: Prediction) -> str:
 
 
 def is_structured(prediction: Prediction) -> bool:
-    """Whether an answer is JSON, whole or not: it begins as an object or a list does."""
+    """True if an answer begins as a JSON object or list, complete or not."""
     return _STRUCTURED.match(prediction.text) is not None
 
 
 def read_number(prediction: Prediction, key: str, most: int) -> tuple[int | None, str | None]:
-    """The number 0..`most` of `{"KEY": number}`, or what is wrong with the answer."""
+    """The number 0..`most` of `{"KEY": number}` or None, and the answer's fault or None."""
     if (failed := failure(prediction)) is not None:
         return None, failed
     value, fault = read_object(prediction)

@@ -28,21 +28,18 @@ from readers.tokens.chat import ChatTokenizer, copy_tokenizer
 from readers.transcript import TRANSCRIPT_FILES, read_transcript, write_transcript
 
 DRAFTS, NAMES, FORMS, ENVIRONMENTS = "drafts.jsonl", "names.jsonl", "forms.jsonl", "environments.json"
-# Folders of an extraction by a model: its calls, and the tokenizer that made their ids.
+# Folders of an extraction by a model: its calls, and the tokenizer of their ids.
 CALLS, TOKENIZER = "calls", "tokenizer"
 
 
 @dataclass(frozen=True)
 class Done:
-    """What the step gives: statements of all histories by status, and what a model's calls cost, by stage.
-
-    recorded: it was written from the calls that the run had kept.
-    """
+    """The result of the step."""
 
     written: bool
-    recorded: bool
-    statuses: dict[Status, int]
-    stages: dict[str, StageCounts]
+    recorded: bool  # written from the calls that the run had kept
+    statuses: dict[Status, int]  # statements of all histories by status
+    stages: dict[str, StageCounts]  # costs of a model's calls by stage
     spent: Spent | None
 
 
@@ -70,7 +67,7 @@ def extract_step(run: OpenRun, observer: Observer = SILENT) -> Done:
 
 
 def statuses(run: OpenRun) -> dict[Status, int]:
-    """How many statements of all histories have each status that occurs."""
+    """The number of statements of all histories by status."""
     of = {statement.text: statement.status for statement in run.extraction.statements}
     return Counter(of[statement.text] for history in run.data.histories for statement in history.statements)
 
@@ -101,8 +98,8 @@ def _by_model(run: OpenRun, extractor: Extractor, observer: Observer) -> bool:
 def _from_recorded(run: OpenRun, extractor: Extractor) -> bool:
     """Write extraction/ from the calls that the run keeps of an earlier one; False if it is up to date or more is needed.
 
-    They suffice if the algorithm makes those calls and no others: then only what it does with the answers has changed, as an
-    edited catalogue does. Those calls, and what they took, stay as they were. The model need not be on this machine.
+    They suffice if the algorithm makes exactly those calls: then only its use of the answers has changed, as by an edited
+    catalogue. The calls and their timings stay as they were. The model need not be on this machine.
     """
     inputs, old = run.upstream("extraction"), run.step_folder("extraction")
     if not (old / CALLS).is_dir() or inputs.items() <= (made := run.need("extraction").inputs).items():
@@ -125,10 +122,9 @@ def _from_recorded(run: OpenRun, extractor: Extractor) -> bool:
 
 
 def extract_again(run: OpenRun, extractor: Extractor) -> tuple[Extracted, int]:
-    """Run a frontend that asks a model again on the answers that a run keeps; what it gives, and how many calls it makes.
+    """Run a frontend again on the model answers that a run keeps; its result, and the number of calls it makes.
 
-    InputLinkError if another reader made those calls, and for the first one that comes out otherwise, OutputLinkError for the
-    first answer.
+    InputLinkError if another reader made the calls, and for the first call that differs; OutputLinkError for the first answer.
     """
     folder = run.step_folder("extraction")
     recorded, path = Recorded(folder / CALLS), folder / CALLS / SETTINGS
@@ -145,12 +141,12 @@ def extract_again(run: OpenRun, extractor: Extractor) -> tuple[Extracted, int]:
 
 
 def extracted_files(extracted: Extracted) -> dict[str, tuple[Record, ...]]:
-    """The files of an extraction by a model beside the extraction itself, and their records."""
+    """The files of an extraction by a model beside the extraction itself, with their records."""
     return {DRAFTS: extracted.drafts, NAMES: extracted.names, FORMS: extracted.forms}
 
 
 def files_by_model(settings: Settings) -> list[str]:
-    """All that an extraction by the model of these settings writes."""
+    """All files of an extraction by the model of these settings."""
     calls = [f"{CALLS}/{name}" for name in TRANSCRIPT_FILES]
     tokenizer = [f"{TOKENIZER}/{name}" for name in tokenizer_names(settings)]
     return [*EXTRACTION_FILES, DRAFTS, NAMES, FORMS, ENVIRONMENTS, *calls, *tokenizer]
@@ -171,10 +167,10 @@ def read_drafts(folder: Path) -> tuple[Draft, ...]:
 
 
 def read_names(folder: Path) -> tuple[CatalogueName, ...]:
-    """Its relation names."""
+    """The relation names of an extraction by a model."""
     return tuple(read_lines(folder / NAMES, CatalogueName))
 
 
 def read_environments(folder: Path) -> tuple[dict[str, str], ...]:
-    """What the engines resolved that answered its calls."""
+    """The environments of the engines that answered an extraction's calls."""
     return read_record(folder / ENVIRONMENTS, tuple[dict[str, str], ...])

@@ -22,10 +22,10 @@ _ENCODER = msgspec.json.Encoder(order="sorted")
 
 
 class Record(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Base of all records: frozen, and strict about unknown fields.
+    """Base of all records: frozen, unknown fields refused.
 
-    A field that joins a record after a release has the default UNSET and leaves no trace in its bytes until it is set: what
-    an earlier version wrote stays canonical, and its digests stay what they were.
+    A field added after a release defaults to UNSET and leaves no trace in the bytes until set: earlier bytes and digests stay
+    valid.
     """
 
 
@@ -35,8 +35,8 @@ def encode(value: Any) -> bytes:
         return _ENCODER.encode(value)
     except UnicodeEncodeError as error:
         raise DataError(
-            f"text {error.object[max(0, error.start - 20) : error.end]!r} holds a lone surrogate, which is no character; "
-            "mend the source file"
+            f"text {error.object[max(0, error.start - 20) : error.end]!r} holds a lone surrogate, which is not a character; "
+            "fix the source file"
         ) from error
 
 
@@ -51,7 +51,7 @@ def digest_of(value: Any) -> str:
 
 
 def self_digest(record: msgspec.Struct, field: str) -> str:
-    """What a record that proves itself carries in `field`: the digest of the record with that field empty."""
+    """The digest that a self-certifying record carries in `field`: that of the record with this field empty."""
     return digest_of(msgspec.structs.replace(record, **{field: ""}))
 
 
@@ -65,10 +65,7 @@ def file_digest(path: Path) -> str:
 
 
 def decode(data: bytes, kind: type[T], where: str) -> T:
-    """One record from canonical bytes; AlteredError if the bytes are not canonical or not of this kind.
-
-    `where` names the file and line for the error.
-    """
+    """One record from canonical bytes; AlteredError, naming `where`, if they are not canonical or not of this kind."""
     try:
         value = msgspec.json.decode(data, type=kind)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
@@ -116,7 +113,7 @@ def compare_lines(path: Path, records: Sequence[Any], error: type[ColdreadError]
         raise error(f"{path}, line {len(records) + 1}: derived again, this line is not there")
 
 
-# What to do where a run cannot be written.
+# The remedy that a StorageError names by default.
 _CURE = "free the disk or choose a writable --out, then run the same command again"
 
 
@@ -138,10 +135,7 @@ def _sync_folder(folder: Path) -> None:
 
 
 def write_bytes(path: Path, chunks: Iterable[bytes], cure: str = _CURE) -> None:
-    """Write a file whole or not at all: temporary file beside it, fsync, rename, fsync of the folder.
-
-    cure: what a StorageError tells to do.
-    """
+    """Write a file atomically (temporary file, fsync, rename, fsync of the folder); a StorageError ends with `cure`."""
     with storage(path, cure):
         descriptor, name = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".partial", dir=path.parent)
         temporary = Path(name)

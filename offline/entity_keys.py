@@ -1,7 +1,4 @@
-"""Entity keys: the one normalisation under which subjects, objects and questions meet.
-
-The scorer has another one (eval/metrics); the two are never mixed.
-"""
+"""Entity keys: the normalisation that compares subjects, objects and questions. The scorer has its own (eval/metrics)."""
 
 import re
 import unicodedata
@@ -14,7 +11,7 @@ _SEPARATORS = re.compile(r"(?:[^\w]|_)+")
 
 
 def _in_word(character: str) -> bool:
-    """Whether a character (or none) is part of a word: `\\w`, or a mark on a letter, which `\\w` does not hold."""
+    """True for a character of a word: `\\w`, or a mark on a letter, which `\\w` does not hold; False for none."""
     return bool(character) and (character.isalnum() or character == "_" or unicodedata.category(character).startswith("M"))
 
 
@@ -32,8 +29,7 @@ def _fold(text: str) -> str:
 def entity_key(text: str) -> str:
     """NFKC, casefold, drop a possessive at a word's end, runs of non-alphanumerics to one space, strip.
 
-    Casefolding can leave NFKC form (ΐ and friends), so it is followed by a second NFKC; letters keep their accents.
-    A combining mark that NFKC cannot compose is kept: it is part of a letter as written.
+    Casefolding can leave NFKC form (ΐ and friends), hence a second NFKC. Accents and marks that NFKC cannot compose are kept.
     """
     folded = _POSSESSIVE.sub(_drop_possessive, unicodedata.normalize("NFKC", _fold(text)))
     if folded.isascii():

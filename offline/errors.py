@@ -1,7 +1,7 @@
 """The exception tree. Every message says what is wrong, where, and what to do; every class has one exit code.
 
     ColdreadError                 1   anything below, caught at the front door
-    ├── CommandError              2   options that do not go together, or a name on the command line that nothing has
+    ├── CommandError              2   options that do not go together, or an unknown name on the command line
     ├── ConfigurationError        3   an experiment, reader, grammar or prompt file that cannot be used
     ├── DataError                 4   raw rows that do not have the documented shape
     ├── LabelError                5   a missing, empty or meaningless gold answer
@@ -33,7 +33,7 @@ class ColdreadError(Exception):
 
 
 class CommandError(ColdreadError):
-    """The command line is wrong: options that do not go together, or the name of something that there is not."""
+    """The command line is wrong: options that do not go together, or an unknown name."""
 
     exit_code = 2
 
@@ -138,10 +138,7 @@ class SealLinkError(ReplayError):
 def guarded(
     what: str, kind: type[ColdreadError] = ConfigurationError, cure: Callable[[Exception], str] | str = ""
 ) -> Iterator[None]:
-    """Turn whatever code of other people raises into one error; errors of this tree pass.
-
-    what: names that code, and what it was doing. cure: what to do, put at the end.
-    """
+    """Turn exceptions of third-party code, named by `what`, into a `kind` that ends with `cure`; errors of this tree pass."""
     try:
         yield
     except ColdreadError:
@@ -154,10 +151,7 @@ def guarded(
 
 @contextmanager
 def needs(extra: str, what: str, otherwise: str = "") -> Iterator[None]:
-    """Around imports of optional dependencies: where one is missing, ConfigurationError says what needs it and installs it.
-
-    extra: the extra of coldread that brings them. otherwise: what else could be done.
-    """
+    """Around imports of an optional dependency: ConfigurationError says what needs it, which extra has it, what else to do."""
     try:
         yield
     except ImportError as error:

@@ -1,4 +1,4 @@
-"""Freezing: every view's choice for every question, rendered and content-addressed."""
+"""Freezing: each view's records for each question, rendered and content-addressed."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -52,10 +52,7 @@ def memories(
     measure: Measure = len,
     retrieval: Retrieval | None = None,
 ) -> Iterator[tuple[Memory, list[Question]]]:
-    """Each history, compiled with its own part of the extraction, and the questions about it, in order.
-
-    One at a time: a history's indexes are freed before the next's.
-    """
+    """Each compiled history with the questions about it, in order; one at a time, so that its indexes are freed."""
     by_text = {statement.text: statement for statement in extraction.statements}
     by_history: dict[str, list[Question]] = {history.id: [] for history in histories}
     for question in questions:
@@ -69,14 +66,14 @@ def memories(
 def freeze_memory(
     memory: Memory, questions: Sequence[Question], views: Sequence[tuple[str, View]], prompt: Prompt
 ) -> Iterator[tuple[Packet, Evidence]]:
-    """The packets of questions about one compiled history, question by question, and what each of them shows."""
+    """The packets of questions about one compiled history, question by question, each with its evidence."""
     history_digest, prompt_hash = digest_of(memory.history), digest_of(prompt)
     stored: dict[int, Evidence] = {}
     for question in questions:
         question_digest = digest_of(question)
         for name, view in views:
             selection, rendered = _choose(memory, question, name, view)
-            # Rendered texts are shared between equal choices, and alive in memory's cache, so their identity is a key.
+            # Equal choices share one rendered text, kept alive by memory's cache, so its identity is a key.
             shown = stored.get(id(rendered))
             if shown is None:
                 shown = Evidence(digest=digest(rendered.text.encode()), positions=rendered.positions, text=rendered.text)
@@ -98,7 +95,7 @@ def freeze_memory(
 
 
 def _choose(memory: Memory, question: Question, name: str, view: View) -> tuple[Selection, Rendered]:
-    """A view's settled choice, rendered; ConfigurationError for a view (of another package) that breaks its contract."""
+    """A view's settled choice, rendered; ConfigurationError for a view that breaks its contract."""
     where = f"view {name!r}, question {question.id!r}"
     with guarded(where, cure="; mend the view"):
         chosen = view(memory, question)

@@ -16,14 +16,14 @@ Key = tuple[str, str]
 
 
 class Edge(msgspec.Struct, frozen=True, gc=False):
-    """One assertion: `subject` and `target` are entity keys, `value` is the object as written."""
+    """One assertion."""
 
     position: int
-    subject: str
+    subject: str  # entity key
     relation: str
-    target: str
-    surface: str
-    value: str
+    target: str  # entity key of the object
+    surface: str  # the subject as written
+    value: str  # the object as written
 
     @property
     def key(self) -> Key:
@@ -33,10 +33,10 @@ class Edge(msgspec.Struct, frozen=True, gc=False):
 
 @dataclass(slots=True)
 class _Node:
-    """A node of the word trie of subjects; `subject` is set where one ends."""
+    """A node of the word trie of subjects."""
 
     next: dict[str, "_Node"] = field(default_factory=dict)
-    subject: str | None = None
+    subject: str | None = None  # the one that ends here
 
 
 class SubjectIndex:
@@ -79,12 +79,7 @@ class SubjectIndex:
 
 
 class Graph:
-    """Current and previous edges of one history, and its unresolved records.
-
-    current, previous: key -> Edge, the same keys in both, in order of first statement
-    out, out_previous: subject -> its edges
-    unresolved: positions of the statements kept as text, ascending
-    """
+    """Current and previous edges of one history, and its unresolved records."""
 
     def __init__(self, edges: Iterable[Edge], unresolved: Sequence[int]) -> None:
         current: dict[Key, Edge] = {}
@@ -92,15 +87,14 @@ class Graph:
         for edge in edges:
             key = (edge.subject, edge.relation)
             last = current.get(key)
-            # The newest edge with another object than the current one: the last one if the object changes now;
-            # if it does not, what differed before differs still.
+            # The newest edge with another object: the last edge if the object changes now, else the one kept before.
             if last is not None and last.target != edge.target:
                 different[key] = last
             current[key] = edge
-        self.current = current
-        self.previous = {key: different.get(key, edge) for key, edge in current.items()}
-        self.unresolved = tuple(unresolved)
-        self.out = _by_subject(self.current)
+        self.current = current  # by key, in order of first statement
+        self.previous = {key: different.get(key, edge) for key, edge in current.items()}  # the same keys
+        self.unresolved = tuple(unresolved)  # positions of statements kept as text, ascending
+        self.out = _by_subject(self.current)  # by subject
         self.out_previous = _by_subject(self.previous)
         self.subjects = SubjectIndex(self.out)
 

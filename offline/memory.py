@@ -1,4 +1,4 @@
-"""A compiled memory: one history, its graph, and the indexes that views share, built when first asked for."""
+"""A compiled memory: one history, its graph, and the indexes that views share, built on first use."""
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -18,27 +18,19 @@ Measure = Callable[[str], int]
 
 @dataclass(frozen=True)
 class Selection:
-    """What a view chose: positions of records in any order.
+    """The records that a view chose."""
 
-    structured: the view speaks of parsed facts, so unresolved records are added and an incomplete parse falls back.
-    may_fall_back: an empty choice falls back as the regime says (a negative control must not).
-    fallback: set where the choice is a fallback.
-    """
-
-    positions: tuple[int, ...]
-    structured: bool = True
-    may_fall_back: bool = True
-    fallback: Fallback | None = None
+    positions: tuple[int, ...]  # in any order
+    structured: bool = True  # chosen by parsed facts: unresolved records are added, an incomplete parse falls back
+    may_fall_back: bool = True  # an empty choice falls back as the regime says; False for a negative control
+    fallback: Fallback | None = None  # set where the choice is a fallback
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "positions", tuple(self.positions))
 
 
 class Records:
-    """One history's records: their lines, and the passages that they are cut into. Nothing here knows a fact or an answer.
-
-    asked: the questions that will come, in order; a hint that saves time and changes nothing.
-    """
+    """One history's records as lines and passages, without facts or answers; `asked`: coming questions, a hint for speed."""
 
     def __init__(
         self, history: History, settings: ViewSettings, retrieval: Retrieval | None = None, asked: Sequence[str] = ()
@@ -66,7 +58,7 @@ class Records:
         return [self._line(position) for position in sorted(set(positions))]
 
     def _line(self, position: int) -> Line:
-        """Made when first asked for: most views show few of a long history's records."""
+        """Rendered on first use: most views show few of a long history's records."""
         line = self._lines.get(position)
         if line is None:
             line = self._lines[position] = Line(position, record_line(self.statement(position)))
@@ -80,8 +72,8 @@ class Records:
     def corpus(self, unit: str) -> Corpus:
         """The passages of one unit, newest first, and the retrievers over them.
 
-        unit: `statement` (every record), `fact` (current edges), `chunk` (tokens of the encoder), `chunkN` (N characters) or
-        `window` (sliding).
+        unit: `statement`, `fact` (current edges), `chunk` (tokens of the encoder), `chunkN` (N characters) or `window`
+        (sliding).
         """
         if unit not in self._corpora:
             self._corpora[unit] = Corpus(unit, self._passages(unit), self.settings, self.retrieval, self._asked)
@@ -101,7 +93,7 @@ class Records:
 
 
 class Memory(Records):
-    """Everything a view may use, for one history. Nothing here knows an answer."""
+    """Everything that a view may use for one history; no answer is known here."""
 
     def __init__(
         self,
@@ -123,7 +115,7 @@ class Memory(Records):
         self._rendered: dict[Selection, Rendered] = {}
 
     def closure(self, question: str, hops: int | None = None, *, previous: bool = False) -> list[Key]:
-        """Keys that the question's anchors reach in the current (or previous-value) graph."""
+        """The keys that the question's anchors reach in the current (or previous-value) graph."""
         depth = self.settings.hops if hops is None else hops
         found = self._closures.get((question, depth, previous))
         if found is None:
@@ -173,7 +165,7 @@ class Memory(Records):
         return self._facts() if unit == "fact" else super()._passages(unit)
 
     def _facts(self) -> list[Passage]:
-        """BM25's words: the statement's text, subject, object, the relation's words; a model's text: the statement."""
+        """Current facts: a model ranks the statement; BM25 its text, subject, object and the relation's words."""
         texts, words = self._statements, self._relation_words
         return [
             Passage((e.position,), text, f"{text} {e.surface} {e.value} {words[e.relation]}")

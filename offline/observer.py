@@ -1,11 +1,11 @@
-"""What long work tells whoever waits for it. The classes here do nothing: a library call is silent unless given another."""
+"""Observers of long work. The classes here do nothing: a library call is silent unless given another observer."""
 
 
 class Task:
     """Progress of one long piece of work."""
 
     def at(self, done: int, total: int, doing: str = "") -> None:
-        """`done` of `total` units are done. doing: what comes before the next one, where that may take minutes."""
+        """`done` of `total` units are done; `doing` names what precedes the next one, where that may take minutes."""
 
 
 class Observer:
@@ -15,7 +15,7 @@ class Observer:
         """One message about a step."""
 
     def task(self, step: str, name: str, unit: str) -> Task:
-        """Work on many units (calls, texts, requests) begins; name: the model that does it."""
+        """The progress of work on many units (calls, texts, requests) by the model called `name`."""
         return Task()
 
 

@@ -1,10 +1,9 @@
 """The packages of this distribution, whatever other folders hold under the same generic names.
 
-Any folder on Python's path may have an `eval` of its own, and one earlier on the path would be imported in place of ours. So
-the command line, which people import as `coldread`, and every process that we start import our packages first, from the folder
-that they lie in. Modules below them then follow.
+Another `eval` earlier on Python's path would be imported in place of ours. So the command line, imported as `coldread`, and
+every process that we start import our packages first, from their own folder; their modules then follow.
 
-This file is run by its path, since the name of its own package cannot be trusted either: `python packages.py MODULE` calls a
+This file is run by its path, since its own package's name cannot be trusted either: `python packages.py MODULE` calls a
 module's `main`. Processes that multiprocessing spawns run it as their `__mp_main__`.
 """
 

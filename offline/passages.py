@@ -1,7 +1,7 @@
-"""Passages: what a retriever ranks, and how a history is cut into them.
+"""Passages: the units that a retriever ranks, and how a history is cut into them.
 
-A passage is ranked by its text and shown by its records, which are always whole: a chunk is a run of whole records. Only a
-record that is itself too long is cut for ranking, into pieces that each stand for it.
+A passage is ranked by its text and shown by its records. A chunk is a run of whole records; only a record that is itself too
+long is cut, for ranking alone, into pieces that each stand for it.
 """
 
 from collections.abc import Callable, Sequence
@@ -12,38 +12,38 @@ from msgspec import UNSET, UnsetType
 from offline.canonical import Record
 from offline.render import Line
 
-# Sliding windows of the compiler paper (appendix I): characters of a window, and of what two neighbours share.
+# Sliding windows of the compiler paper (appendix I): characters of a window, and of the overlap.
 WINDOW_CHARACTERS, WINDOW_OVERLAP = 2_048, 256
 
 
 @dataclass(frozen=True)
 class Passage:
-    """What a retriever ranks: `text` for a model, `words` for BM25, `positions` of the records that it stands for."""
+    """The unit that a retriever ranks."""
 
-    positions: tuple[int, ...]
-    text: str
-    words: str
+    positions: tuple[int, ...]  # of the records that it stands for
+    text: str  # for a model
+    words: str  # for BM25
 
 
 class Chunk(Record, frozen=True, gc=False):
-    """A run of records of one history, by the positions of its first and last; or one record's characters begin to end."""
+    """A run of records of one history, or a piece of one record."""
 
     history: str
-    first: int
-    last: int
-    begin: int | UnsetType = UNSET
-    end: int | UnsetType = UNSET
+    first: int  # position of the first record
+    last: int  # position of the last record
+    begin: int | UnsetType = UNSET  # first character of a piece
+    end: int | UnsetType = UNSET  # behind its last character
 
 
-# Where to cut one text that is too long: (begin, end) of its pieces, in characters.
+# Cuts one overlong text: (begin, end) of its pieces, in characters.
 Cutter = Callable[[str], Sequence[tuple[int, int]]]
 
 
 def cut(history: str, lines: Sequence[Line], sizes: Sequence[int], limit: int, pieces: Cutter, overlap: int = 0) -> list[Chunk]:
-    """Runs of whole lines, each as long as fits `limit`, in order.
+    """Runs of whole lines, in order, each as long as fits `limit`.
 
-    sizes: int[lines], what each line takes of the limit. overlap: a chunk begins with those last lines of the one before it
-    that take this much at most. A line beyond the limit is a chunk for each of its `pieces`.
+    sizes: int[lines], each line's share of the limit. overlap: a chunk repeats the last lines of the one before it, up to this
+    size. A line beyond the limit gives one chunk for each of its `pieces`.
     """
     chunks: list[Chunk] = []
     start = 0
@@ -59,7 +59,7 @@ def cut(history: str, lines: Sequence[Line], sizes: Sequence[int], limit: int, p
             end += 1
         chunks.append(Chunk(history, lines[start].position, lines[end - 1].position))
         shared, again = 0, end
-        # What is repeated must leave room for the line that follows; the whole chunk never does, or it had been longer.
+        # Repeated lines must leave room for the next one. A whole chunk never does, or it would have been longer.
         while end < len(lines) and shared + sizes[again - 1] <= min(overlap, limit - sizes[end]):
             again -= 1
             shared += sizes[again]

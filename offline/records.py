@@ -1,6 +1,6 @@
-"""The records that more than one package speaks of. `format` is the version of the stored form.
+"""The records that several packages share. `format` is the version of the stored form.
 
-`gc=False`: a long history holds millions of these; none can be part of a cycle, so the collector need not visit them.
+`gc=False`: a long history holds millions of these, none in a cycle, so the collector need not visit them.
 """
 
 from typing import Literal
@@ -13,64 +13,57 @@ Fallback = Literal["raw_history", "latest_state"]
 
 
 class Statement(Record, frozen=True, gc=False):
-    """One line of a history: `position` orders it (larger is newer), `text` is the original wording.
+    """One line of a history."""
 
-    `time` is the timestamp as the source wrote it, for dated histories whose position is the rank; else None.
-    """
-
-    position: int
-    text: str
-    time: str | None = None
+    position: int  # larger is newer
+    text: str  # the original wording
+    time: str | None = None  # as the source wrote it, for dated histories, whose positions are ranks
 
 
 class History(Record, frozen=True):
-    """An ordered list of statements, positions strictly increasing. `length` is the label of its size (`6k`)."""
+    """An ordered list of statements."""
 
     id: str
-    length: str
-    statements: tuple[Statement, ...]
+    length: str  # label of its size (`6k`)
+    statements: tuple[Statement, ...]  # positions strictly increasing
     format: Literal[1] = 1
 
 
 class Question(Record, frozen=True):
-    """One question about the final state of one history; `id` is unique in a run.
+    """One question about the final state of one history."""
 
-    `row` is the raw row it came from; `hop_class` the stratum it is reported in; `hops` its exact number of hops, where
-    the source says so.
-    """
-
-    id: str
-    row: str
+    id: str  # unique in a run
+    row: str  # the raw row that it came from
     history: str
     text: str
-    hop_class: HopClass = "all"
-    hops: int | None = None
+    hop_class: HopClass = "all"  # the stratum that it is reported in
+    hops: int | None = None  # exact number, where the source gives it
     format: Literal[1] = 1
 
 
 class Triple(Record, frozen=True, gc=False):
-    """Subject and object as they stand in the statement; `relation` is the aligned name."""
+    """A fact, with subject and object as they stand in the statement."""
 
     subject: str
-    relation: str
+    relation: str  # the aligned name
     object: str
 
 
 class StatementExtraction(Record, frozen=True, gc=False):
-    """What a frontend made of one distinct statement text. `reason` says why a text is not `facts`."""
+    """A frontend's reading of one distinct statement text."""
 
     text: str
     status: Status
     triples: tuple[Triple, ...] = ()
-    reason: str | None = None
+    reason: str | None = None  # why the status is not `facts`
     format: Literal[1] = 1
 
 
 class Relation(Record, frozen=True):
-    """A relation of an extraction's catalogue; `words` is its sentence form without the slots."""
+    """A relation of an extraction's catalogue."""
 
     name: str
-    words: str
+    words: str  # its sentence form without the slots
     format: Literal[1] = 1
 
 
@@ -82,30 +75,26 @@ class Extraction(Record, frozen=True):
 
 
 class Evidence(Record, frozen=True):
-    """A rendered evidence text, stored once. `positions` are the records shown, ascending."""
+    """A rendered evidence text, stored once."""
 
     digest: str
-    positions: tuple[int, ...]
+    positions: tuple[int, ...]  # of the records shown, ascending
     text: str
     format: Literal[1] = 1
 
 
 class Packet(Record, frozen=True):
-    """What one view chose for one question, frozen. Its digest is that of its canonical line.
-
-    `question_digest`, `history_digest` and `prompt` bind the question's record, the history's record and the reader
-    prompt; `evidence` is the digest of the evidence text. `dropped` counts the chosen records that the budget cut.
-    """
+    """One view's choice for one question, frozen. Its digest is that of its canonical line."""
 
     question: str
-    question_digest: str
-    history_digest: str
+    question_digest: str  # of the question's record
+    history_digest: str  # of the history's record
     view: str
-    prompt: str
-    evidence: str
-    records: int
-    characters: int
-    dropped: int
+    prompt: str  # digest of the reader prompt
+    evidence: str  # digest of the evidence text
+    records: int  # shown
+    characters: int  # of the evidence text
+    dropped: int  # chosen records that the budget left out
     truncated: bool
     fallback: Fallback | None
     format: Literal[1] = 1

@@ -1,8 +1,7 @@
-"""One mechanism for every seam: a name gives an implementation, ours or a third party's.
+"""One mechanism for every extension point: a name gives an implementation, built in or of another package.
 
-Ours are listed as targets, "module:object", and imported when first asked for; a package elsewhere declares an entry point in
-the seam's group. A name that both declare is an error, since a published number must not depend on which package happened to be
-installed.
+Built-in ones are targets, "module:object", imported on first use; other packages declare an entry point in the group. A name
+that both declare is an error, since a published number must not depend on which packages are installed.
 """
 
 import sys
@@ -19,7 +18,7 @@ T = TypeVar("T")
 
 @lru_cache(maxsize=32)
 def _declared(group: str, path: tuple[str, ...]) -> dict[str, list[EntryPoint]]:
-    """Entry points of a group by name; what is installed is looked through once for each search path."""
+    """Entry points of a group by name; the installed packages are searched once for each search path."""
     found: dict[str, list[EntryPoint]] = {}
     for point in entry_points(group=group):
         found.setdefault(point.name, []).append(point)
@@ -27,10 +26,10 @@ def _declared(group: str, path: tuple[str, ...]) -> dict[str, list[EntryPoint]]:
 
 
 class Registry(Generic[T]):
-    """Names and implementations of one seam.
+    """Names and implementations of one extension point.
 
-    ours: our own implementations, each as "module:object". compose: the implementation that a name spells, None if it spells
-    none. also: which names can be spelled so, for the error that lists the names.
+    ours: built-in implementations, as "module:object". compose: the implementation that a name spells, or None. also: which
+    names can be spelled so, for the error that lists the names.
     """
 
     def __init__(
@@ -51,11 +50,11 @@ class Registry(Generic[T]):
         return _declared(self.group, tuple(sys.path))
 
     def built_in(self) -> list[str]:
-        """Names of our own implementations, sorted."""
+        """Names of the built-in implementations, sorted."""
         return sorted(self._ours)
 
     def names(self) -> list[str]:
-        """All known names, sorted; composed ones are not among them."""
+        """All known names, sorted, without composed ones."""
         return sorted({*self._ours, *self._theirs()})
 
     def __contains__(self, name: str) -> bool:

@@ -5,12 +5,12 @@ from dataclasses import dataclass
 
 from offline.records import Statement
 
-# Everything that some reader or editor takes for a line break, each written as its escape: one record, one line.
+# Every character that a reader or editor may take for a line break, with its escape: one record, one line.
 _LINE_BREAKS = {ord(c): c.encode("unicode_escape").decode() for c in "\n\r\v\f\x1c\x1d\x1e\x85\u2028\u2029"}
 
 
 def one_line(text: str) -> str:
-    """A text as a record's line shows it: line breaks are written as their escapes."""
+    """A text with its line breaks written as escapes, as a record's line shows it."""
     return text.translate(_LINE_BREAKS)
 
 
@@ -30,15 +30,15 @@ class Line:
 
 @dataclass(frozen=True)
 class Rendered:
-    """An evidence text, the positions it shows in ascending order, and how many chosen records the budget cut."""
+    """An evidence text."""
 
     text: str
-    positions: tuple[int, ...]
-    dropped: int
+    positions: tuple[int, ...]  # of the records shown, ascending
+    dropped: int  # chosen records that the budget left out
 
     @property
     def truncated(self) -> bool:
-        """Whether the budget cut a record."""
+        """True if the budget left out a record."""
         return self.dropped > 0
 
 
@@ -59,10 +59,9 @@ def _size(lines: Sequence[Line]) -> int:
 def render(chosen: Sequence[Line], unresolved: Sequence[Line], heading: str, budget: int, unresolved_percent: int) -> Rendered:
     """The evidence text of chosen and unresolved records, each given in position order.
 
-    budget: characters, the heading and line breaks included; -1 = unlimited. Over it, each kind keeps its newest
-    contiguous suffix of whole records: unresolved records inside their percentage of the room, or in what the chosen
-    ones leave free; chosen ones in the rest. A newest record that alone exceeds its room leaves that kind empty.
-    Without a record the text is empty, the heading too.
+    budget: characters, heading and line breaks included; -1 = unlimited. If it binds, each kind keeps its newest contiguous run
+    of whole records: unresolved ones within their percentage of the room or what the chosen ones leave free, chosen ones in the
+    rest. A newest record that exceeds its room leaves its kind empty. Without a record the text is empty, heading included.
     """
     shown = {line.position for line in chosen}
     rest = [line for line in unresolved if line.position not in shown]

@@ -1,7 +1,7 @@
 """Frozen outputs of retrieval models: vectors of texts, scores of pairs, and chunk boundaries that a tokenizer set.
 
-A model's last bits depend on batch, device and library, so its outputs are made once, stored and hashed; whatever ranks
-by them is a pure function of what is stored.
+A model's last bits depend on batch, device and library. So its outputs are stored and hashed, and rankings depend on them
+alone.
 """
 
 from collections.abc import Iterator, Sequence
@@ -18,34 +18,34 @@ from offline.errors import AlteredError, ConfigurationError
 from offline.passages import Chunk
 
 Role = Literal["query", "passage"]
-# A coordinate in fixed point: so many bits behind the point. Vectors have length 1, so a product of two coordinates takes 48
-# bits and so does any sum of them: float64, which holds 53, adds them without rounding, in whatever order.
+# Fractional bits of a fixed-point coordinate. Vectors have length 1, so a product of two coordinates, and any sum of these,
+# takes 48 bits: float64, which holds 53, adds them exactly, in whatever order.
 BITS = 24
 TEXTS, VECTORS, CHUNKS, SCORES = "texts.jsonl", "vectors.f32", "chunks.jsonl", "scores.jsonl"
 
 
 def text_digest(text: str) -> str:
-    """What a text is stored under."""
+    """The name that a text is stored under."""
     return digest(text.encode())
 
 
 class TextRow(Record, frozen=True, gc=False):
-    """Which text a row of vectors.f32 encodes, by its sha256, and as what."""
+    """The text that a row of vectors.f32 encodes."""
 
     role: Role
-    digest: str
+    digest: str  # sha256 of the text
 
 
 class PairScores(Record, frozen=True, gc=False):
-    """A reranker's scores of one query with its candidate passages, all named by the sha256 of their texts."""
+    """A reranker's scores of one query with its candidate passages."""
 
-    query: str
-    passages: tuple[str, ...]
+    query: str  # sha256 of its text
+    passages: tuple[str, ...]  # sha256 of their texts
     scores: tuple[str, ...]
 
 
 class Vectors:
-    """Encoded texts: a row of `matrix`, float32[texts, dimension], for each of `rows`; chunk boundaries by history."""
+    """Encoded texts: float32[texts, dimension], one row of `matrix` for each of `rows`; chunk boundaries by history."""
 
     def __init__(self, rows: Sequence[TextRow], matrix: NDArray[np.float32], chunks: Sequence[Chunk]) -> None:
         self._rows = {(row.role, row.digest): number for number, row in enumerate(rows)}
@@ -59,10 +59,7 @@ class Vectors:
         return self._matrix[[self._rows[row.role, row.digest] for row in rows]]
 
     def of(self, role: Role, texts: Sequence[str]) -> NDArray[np.float32]:
-        """float32[texts, dimension] in fixed point: whole numbers, coordinates times 2^24, which float32 holds exactly.
-
-        AlteredError for a text that was not encoded.
-        """
+        """float32[texts, dimension]: coordinates times 2^24, exact integers; AlteredError for a text that was not encoded."""
         rows = []
         for text in texts:
             row = self._rows.get((role, text_digest(text)))
@@ -74,7 +71,7 @@ class Vectors:
 
 
 class Scores:
-    """Reranked pairs: a score for each (query, passage)."""
+    """A reranker's score for each (query, passage)."""
 
     def __init__(self, pairs: Sequence[PairScores]) -> None:
         self._of = {pair.query: dict(zip(pair.passages, map(float, pair.scores), strict=True)) for pair in pairs}
@@ -90,7 +87,7 @@ class Scores:
             ) from error
 
     def beside(self, pairs: Sequence[PairScores]) -> Iterator[tuple[float, float]]:
-        """The stored score and the given one of each of these pairs."""
+        """The stored and the given score of each of these pairs."""
         for pair in pairs:
             for passage, score in zip(pair.passages, pair.scores, strict=True):
                 yield self._of[pair.query][passage], float(score)
@@ -98,7 +95,7 @@ class Scores:
 
 @dataclass(frozen=True)
 class Retrieval:
-    """What retrieval views rest on besides the history: their settings, and what models made of the texts."""
+    """Inputs of retrieval views besides the history: settings, vectors and scores."""
 
     settings: RetrievalSettings = field(default_factory=RetrievalSettings)
     vectors: Vectors | None = None
@@ -118,14 +115,14 @@ class Retrieval:
 
 
 def write_vectors(folder: Path, rows: Sequence[TextRow], matrix: NDArray[np.float32], chunks: Sequence[Chunk]) -> None:
-    """Store vectors as little-endian float32 in row order, which text each row is, and the chunk boundaries."""
+    """Store vectors as little-endian float32 in row order, the text of each row, and the chunk boundaries."""
     write_lines(folder / TEXTS, rows)
     write_bytes(folder / VECTORS, [matrix.astype("<f4", copy=False).tobytes()])
     write_lines(folder / CHUNKS, chunks)
 
 
 def read_vectors(folder: Path) -> Vectors:
-    """What `write_vectors` stored; AlteredError if the array does not fit its index."""
+    """The vectors that `write_vectors` stored; AlteredError if the array does not fit its index."""
     rows = list(read_lines(folder / TEXTS, TextRow))
     data = read_bytes(folder / VECTORS)
     if not data or not rows or len(data) % (4 * len(rows)):
@@ -140,7 +137,7 @@ def read_scores(folder: Path) -> Scores:
 
 
 def check_vectors(matrix: NDArray[np.float32], name: str) -> None:
-    """ConfigurationError unless every row is a number of length 1 (or 0), which fixed point rests on."""
+    """ConfigurationError unless every row has length 1 (or 0), as fixed point requires."""
     lengths = np.linalg.norm(matrix.astype(np.float64), axis=1)
     wrong = ~(np.abs(lengths - 1) < 1e-3) & (lengths != 0)
     if wrong.any():

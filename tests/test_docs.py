@@ -10,14 +10,14 @@ import pytest
 import yaml
 from typer.main import get_command
 
-import coldread
+from eval.commands.main import app
 
 TOP = Path(__file__).parents[1]
 PAGES = sorted([*TOP.glob("*.md"), *TOP.glob("docs/*.md"), TOP / "tests" / "golden" / "README.md"])
 # Options by command.
 COMMANDS = {
     name: {option for parameter in command.params for option in parameter.opts + parameter.secondary_opts}
-    for name, command in get_command(coldread.app).commands.items()
+    for name, command in get_command(app).commands.items()
 }
 OPTIONS = set().union({"--help", "--version"}, *COMMANDS.values())
 

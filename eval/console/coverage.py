@@ -15,6 +15,13 @@ _NUMBERS = ("\nasked", "gold in\nevidence", "as\nvalue", "cmc's\nkeys %", "\ncom
 
 
 def coverage(console: Console, result: Coverage, by: str | None) -> None:
+    """Both tables: what evidence holds, and the curve, if it was asked for."""
+    _evidence(console, result, by)
+    if result.curve is not UNSET:
+        _curve(console, result.curve)
+
+
+def _evidence(console: Console, result: Coverage, by: str | None) -> None:
     """What evidence holds, by view and hop class; `by` length: by history length too; by hops: by their exact number.
 
     cmc's keys %: the share of the records that cmc is about that this view shows. complete: questions of which it shows them
@@ -57,7 +64,7 @@ def _rows(result: Coverage, by: str | None) -> Iterator[tuple[tuple[str, ...], C
             yield from (((view, name), cell) for name, cell in found.items() if isinstance(cell, Counts))
 
 
-def curve(console: Console, views: dict[str, dict[str, ByHops]]) -> None:
+def _curve(console: Console, views: dict[str, dict[str, ByHops]]) -> None:
     """Percent of questions with gold in evidence, by view and hop class, at each number of passages that a view can show."""
     if not views:
         console.print("no view of this run shows the best passages of a ranking, so there is no curve", highlight=False)

@@ -1,8 +1,7 @@
 """Frontends: distinct statement texts to a frozen extraction.
 
-A frontend is a function `(texts, experiment) -> Extraction`; `coldread.frontends` is the entry point group. One that asks a
-model is marked with `asks_model` and is a function `(texts, extractor, caller) -> Extracted`. `extract` holds every frontend to
-the contract, a third party's too.
+A frontend is a function `(texts, experiment) -> Extraction`; `coldread.frontends` is the entry point group. A frontend marked
+with `asks_model` is a function `(texts, extractor, caller) -> Extracted`. `extract` holds every frontend to the contract.
 """
 
 from collections.abc import Callable, Sequence
@@ -31,18 +30,18 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 
 
 def asks_model(frontend: Function) -> Function:
-    """Decorator: this frontend asks a model, the one that the experiment's `extractor` names."""
+    """Decorator for frontends that ask a model, the one that the experiment's `extractor` names."""
     frontend.asks_model = True  # type: ignore[attr-defined]
     return frontend
 
 
 def needs_model(name: str) -> bool:
-    """Whether a frontend asks a model."""
+    """True if a frontend asks a model."""
     return bool(getattr(find_frontend(name), "asks_model", False))
 
 
 def check_frontend(experiment: ResolvedExperiment) -> None:
-    """ConfigurationError unless the frontend is known, its forms can be used, and a model is named exactly if it asks one."""
+    """ConfigurationError for an unknown frontend, unusable forms, or an `extractor` that is missing or superfluous."""
     from extract.frontends.grammar import compile_forms
 
     kind = experiment.frontend.kind
@@ -62,8 +61,8 @@ def distinct_texts(histories: Sequence[History]) -> list[str]:
 def extract(histories: Sequence[History], experiment: ResolvedExperiment) -> Extraction:
     """The extraction of these histories by a frontend that asks no model; DataError if it breaks the contract.
 
-    The contract: every text once and in order, `facts` exactly with triples, every subject and object a literal span of
-    its text, every relation in the catalogue.
+    The contract: each text once, in order; triples exactly with `facts`; literal subjects and objects; relations of the
+    catalogue.
     """
     texts = distinct_texts(histories)
     extraction: Extraction = find_frontend(experiment.frontend.kind)(texts, experiment)
@@ -72,7 +71,7 @@ def extract(histories: Sequence[History], experiment: ResolvedExperiment) -> Ext
 
 
 def extract_by_model(histories: Sequence[History], experiment: ResolvedExperiment, caller: Caller) -> Extracted:
-    """The same by a frontend that asks a model; ConfigurationError if it does not, or if the experiment names none."""
+    """As `extract`, by a frontend that asks a model; ConfigurationError if it does not, or if the experiment names none."""
     check_frontend(experiment)
     kind, texts = experiment.frontend.kind, distinct_texts(histories)
     extracted: Extracted = find_frontend(kind)(texts, experiment.extractor, caller)

@@ -1,7 +1,7 @@
-"""The catalogue of relation names: it grows wave by wave, and names that mean the same are mapped to one.
+"""The catalogue of relation names: it grows wave by wave, and synonyms are mapped to one name.
 
-The model is shown source examples alone: a new name with statements that it was found in, and the known names that are most
-like it, likewise. A name is mapped once, when it is new, to a name that was there before it; so no mapping goes in a circle.
+The model is shown source examples only: of a new name, and of the known names most like it. A name is mapped once, when it is
+new, to an earlier name, so mappings never form a circle.
 """
 
 import json
@@ -22,13 +22,13 @@ from offline.retrievers.bm25 import BM25, unicode_tokens
 from readers.calls.caller import Ask, Caller, chat
 from readers.records import Decoding, Prediction
 
-# Examples of a name that are kept, and known names that a new one is compared with, by an example each: what a comparison
-# costs is mostly those. Fewer where a call has no room for them.
+# Examples kept of a name, and known names that a new one is compared with, one example each, which is most of a comparison's
+# cost. Fewer where a call has no room.
 EXAMPLES, COMPARED = 3, 8
-# What stands among known names for none of them.
+# The choice for "none of the known names".
 NONE = "none of these"
 T = TypeVar("T")
-# Tokens of an answer that is one number.
+# Output tokens of an answer that is one number.
 _ANSWER = 24
 
 
@@ -57,18 +57,18 @@ class Catalogue:
         return name
 
     def shown(self) -> str:
-        """Names for a prompt, as JSON: those that stand for most facts, as many as the settings say and a call has room for."""
+        """The names for a prompt, as JSON: those with most facts, as many as the settings allow and a call has room for."""
         facts: Counter[str] = Counter()
         for name, known in self._names.items():
             facts[self.root(name)] += known.facts
-        # `most_common` keeps the order of first appearance among equal ones.
+        # Ties keep the order of first appearance.
         names = [name for name, _ in facts.most_common(self._extractor.shown)]
         used = accumulate(self._caller.count(json_line(name)) for name in names)
         room = quarter(self._extractor, self._caller)
         return json_line([name for name, size in zip(names, used, strict=True) if size <= room])
 
     def add(self, drafts: Sequence[Draft]) -> None:
-        """Take in the names of a wave's drafts, and let the model map those that are new."""
+        """Add the names of a wave's drafts, and let the model map the new ones."""
         new = []
         for draft in drafts:
             for triple in draft.triples:
@@ -85,14 +85,14 @@ class Catalogue:
     def _align(self, new: Sequence[str]) -> None:
         """Compare each new name with those before it, all in one wave; answers are taken in order.
 
-        Each is compared twice, and the second time every choice stands at another place: a weak model chooses by place, and
-        what it says counts if it says the same both times.
+        Each name is compared twice, with every choice at another place the second time: weak models choose by place, so an
+        answer counts only if both agree.
         """
         if not new:
             return
         names = list(self._names)
         place = {name: number for number, name in enumerate(names)}
-        # One index for the wave: a name is compared with those before it, which may be of the same wave.
+        # One index for the wave: a name is compared with those before it, some of the same wave.
         index = BM25([self._words(name) for name in names], unicode_tokens)
         standing = np.array([number for number, known in enumerate(self._names.values()) if known.into is None])
         compared: list[tuple[str, list[str | None]]] = []
@@ -118,15 +118,15 @@ class Catalogue:
                 known.into = self.root(one)
 
     def _words(self, name: str) -> str:
-        """What BM25 compares a name by: itself, and the wording of its examples around their ends."""
+        """The text by which BM25 compares a name: the name, and its examples without their subjects and objects."""
         examples = self._names[name].examples
         return " ".join([name, *(e.text.replace(e.subject, " ").replace(e.object, " ") for e in examples)])
 
     def _comparisons(self, name: str, shown: Sequence[str]) -> Iterator[tuple[list[str | None], tuple[Ask, Ask]]]:
         """A name's choices and the two calls that compare it with them, in ever fewer words.
 
-        First with fewer examples of the name; then the examples are cut around their ends, which is where a relation is put
-        into words; known names go last, the least alike first, for one that is not shown cannot be chosen.
+        First the name has fewer examples, then the examples are cut around subject and object, where a relation is worded.
+        Known names go last, the least alike first, since a name that is not shown cannot be chosen.
         """
         whole = [(most, None, len(shown)) for most in range(len(self._names[name].examples), 0, -1)]
         cut = [(1, width, len(shown)) for width in WIDTHS]
@@ -148,7 +148,7 @@ class Catalogue:
         return json_line({"relation": name, "examples": examples})
 
     def names(self) -> tuple[CatalogueName, ...]:
-        """Everything that is known of the names."""
+        """All names and what became of them."""
         return tuple(
             CatalogueName(
                 name=name,
@@ -164,19 +164,19 @@ class Catalogue:
 
 
 def turned(choices: list[T]) -> list[T]:
-    """Two choices or more in another order, in which each of them stands at another place."""
+    """The choices in another order, in which each stands at another place; there must be two or more."""
     half = len(choices) // 2
     return choices[half:] + choices[:half]
 
 
 def chosen(prediction: Prediction, key: str, choices: Sequence[T | None]) -> tuple[T | None, str | None]:
-    """What an answer chooses, None for none of them, and what is wrong with the answer."""
+    """The chosen item (None for none of them), and the answer's fault or None."""
     number, fault = read_number(prediction, key, len(choices) - 1)
     return (None if number is None else choices[number]), fault
 
 
 def choice(extractor: Extractor, key: str) -> Decoding:
-    """How an answer is decoded that is one number, 0 to `COMPARED`: one schema, so that all such calls share batches."""
+    """The decoding of an answer that is one number, 0 to `COMPARED`: one schema, so that all such calls share batches."""
     schema = {
         "type": "object",
         "properties": {key: {"enum": list(range(COMPARED + 1))}},

@@ -1,4 +1,4 @@
-"""What code holds a model's facts to, whatever the model says: literal spans, and statements that are left to the reader."""
+"""Checks of a model's facts by code: exact substrings, and statements that are left to the reader."""
 
 import re
 import unicodedata
@@ -11,20 +11,20 @@ from offline.records import Triple
 
 # A name longer than this is a sentence.
 LONGEST_NAME = 60
-# What may stand between the end of a sentence and the first word of the next.
+# Characters between the end of a sentence and the first word of the next.
 _OPENING = " \t\n\"'“„‘«(["
 
 
 def relation_name(raw: str) -> str:
-    """The one spelling of a relation name: NFC, lower case, underscores and runs of white space as one space."""
+    """The normal form of a relation name: NFC, lower case, underscores and runs of white space as one space."""
     return " ".join(unicodedata.normalize("NFC", raw.casefold()).replace("_", " ").split())
 
 
 def span_fault(text: str, triple: Triple) -> str | None:
-    """Why a triple cannot have been copied from this text, in words that the model can use; None if it can.
+    """The reason, worded for the model, why a triple cannot have been copied from this text; None if it can.
 
-    Subject and object stand in the text letter by letter, marks on a letter with it, not inside a longer word (of a script that
-    has upper and lower case, or of a number), have a letter or digit, and can be found in two places that do not overlap.
+    Subject and object must each be an exact substring with its combining marks, on word boundaries (in cased scripts and
+    numbers), contain a letter or digit, and occur at positions that do not overlap.
     """
     places = []
     for part, span in (("subject", triple.subject), ("object", triple.object)):
@@ -52,7 +52,7 @@ def _short(text: str) -> str:
 
 
 def without_surrogates(text: str) -> str:
-    """A text in which each lone surrogate, which JSON can spell and UTF-8 cannot hold, is a question mark."""
+    """A text with lone surrogates, which JSON can spell and UTF-8 cannot hold, replaced by question marks."""
     return text.encode("utf-8", "replace").decode()
 
 
@@ -65,14 +65,14 @@ def _mark(character: str) -> bool:
 
 
 def _cuts(text: str, at: int) -> bool:
-    """Whether a word, or a letter and its marks, goes on across this place."""
+    """True if this place lies inside a cased word or a number, or between a letter and its marks."""
     if not 0 < at < len(text):
         return False
     return _mark(text[at]) or (_cased(text[at - 1]) and _cased(text[at]))
 
 
 def _places(text: str, span: str) -> Iterator[int]:
-    """Where a span begins, from the left, places inside a longer word left out."""
+    """The positions of a span on word boundaries, from the left."""
     at = text.find(span)
     while at >= 0:
         if not _cuts(text, at) and not _cuts(text, at + len(span)):
@@ -81,7 +81,7 @@ def _places(text: str, span: str) -> Iterator[int]:
 
 
 def _without(text: str, spans: Iterable[str]) -> str:
-    """A text with a bar in the place of these spans, longer ones first."""
+    """A text with these spans replaced by a bar, longer ones first."""
     for span in sorted(set(spans), key=lambda span: (-len(span), span)):
         kept, end = [], 0
         for at in _places(text, span):
@@ -93,17 +93,17 @@ def _without(text: str, spans: Iterable[str]) -> str:
 
 
 def left_to_reader(text: str, triples: Sequence[Triple], prompt: ExtractionPrompt) -> str | None:
-    """Why a statement with these facts stays unresolved all the same; None if it does not.
+    """The reason why a statement with these facts stays unresolved all the same; None if it does not.
 
-    A pronoun as an end, or the first or last word of one, names nobody without its context; a denial states no value, and
-    its word is no name; a key with two values at once has no single one. What is spelt like a name is one: US, the film It.
+    A subject or object that is a pronoun, or begins or ends with one, names nobody without context. A denial states no value. A
+    key with two values at once has no single one. Words spelt like a name are one: US, the film It.
     """
     pronouns, negations = _words(prompt.pronouns), _words(prompt.negations)
     ends = [span for triple in triples for span in (triple.subject, triple.object)]
     for span in ends:
         if (word := _pronoun(text, span, pronouns)) is not None:
             return f"the pronoun {word!r} names nobody by itself"
-    # Outside of the ends a denial may be written in any way; in one it is written small, by a script that has small letters.
+    # Outside of subjects and objects a denial may be in any case; within one it is lower case, in scripts with case.
     rest = _plain(_without(text, (span for span in ends if _plain(span) not in negations)))
     within = _spaced("|".join(ends))
     for word in negations:
@@ -118,10 +118,10 @@ def _words(listed: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def _pronoun(text: str, span: str, pronouns: Sequence[str]) -> str | None:
-    """The pronoun that an end is, or begins or closes with, if any.
+    """The pronoun that a subject or object is, or begins or ends with, if any.
 
-    In capitals (two letters or more, the text not all so), or capitalised within a sentence, it is a name. Capitalised at the
-    beginning of a sentence it begins one if a capitalised word follows (My Fair Lady).
+    Capitals (two letters or more, in a text not all in capitals), or a capital within a sentence, make it a name. Capitalised
+    at the start of a sentence, it begins a name if a capitalised word follows (My Fair Lady).
     """
     opens = any(_opens(text, at) for at in _places(text, span))
     if _plain(span) in pronouns:
@@ -135,20 +135,20 @@ def _pronoun(text: str, span: str, pronouns: Sequence[str]) -> str | None:
 
 
 def _opens(text: str, at: int) -> bool:
-    """Whether a sentence begins at this place: no letter, digit or comma before it, blanks and opening quotes aside."""
+    """True if a sentence begins here: no letter, digit or comma precedes, apart from blanks and opening quotes."""
     before = text[:at].rstrip(_OPENING)
     return not before or not (before[-1].isalnum() or before[-1] == ",")
 
 
 def _stands(word: str, text: str) -> bool:
-    """Whether a word stands in a text as it is written; of a script with upper and lower case, not inside a longer word."""
+    """True if a text holds a word as written; in scripts with case, not inside a longer word."""
     if word not in text:
         return False
     return not _cased(word) or re.search(rf"(?<![\w-]){re.escape(word)}(?![\w-])", text) is not None
 
 
 def two_values(triples: Sequence[Triple]) -> str | None:
-    """Why these facts of one statement contradict each other; None if they do not."""
+    """The contradiction between these facts of one statement; None if there is none."""
     values: dict[tuple[str, str], str] = {}
     for triple in triples:
         value = entity_key(triple.object)
@@ -158,7 +158,7 @@ def two_values(triples: Sequence[Triple]) -> str | None:
 
 
 def lower_case_words(text: str) -> set[str]:
-    """The words of a text that have letters of both cases and are written in small ones."""
+    """The lower-case words of a text, in scripts with case."""
     return {word for word in re.findall(r"[^\W\d_]+", text) if word.islower()}
 
 
@@ -167,5 +167,5 @@ def _spaced(text: str) -> str:
 
 
 def _plain(text: str) -> str:
-    """A text as lists of words are compared: no capitals, straight apostrophes, single spaces."""
+    """A text in the form in which word lists are compared: casefolded, straight apostrophes, single spaces."""
     return _spaced(text.casefold())

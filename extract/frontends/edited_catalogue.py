@@ -1,4 +1,4 @@
-"""A relation catalogue that a person edited: which relation each name gets, and which edits cannot be meant."""
+"""A relation catalogue edited by a person: the relation of each name, and checks of the edit."""
 
 from collections.abc import Iterable, Sequence
 from difflib import get_close_matches
@@ -10,16 +10,13 @@ from offline.errors import ConfigurationError
 
 
 def relations_of(names: Sequence[CatalogueName], edited: EditedCatalogue | None) -> dict[str, str]:
-    """The relation of each name, in order: the model's mapping first, then a person's over it.
-
-    A name that the edit does not list goes with the one that the model mapped it to.
-    """
+    """The relation of each name, in order: the edit's; for an unlisted name, that of the name the model mapped it to."""
     listed = {} if edited is None else _listed(edited)
     return {name: listed.get(name, listed.get(root, root)) for name, root in _roots(names).items()}
 
 
 def check_spellings(edited: EditedCatalogue, where: str) -> None:
-    """ConfigurationError for one name in two places, and for two relations that only capitals, `_` or blanks tell apart."""
+    """ConfigurationError for a name listed twice, and for relations that differ only in case, `_` or blanks."""
     for first, second in _alike(name for names in edited.relations.values() for name in names):
         one = repr(first) if first == second else f"{first!r} and {second!r}, spellings of one name,"
         raise ConfigurationError(f"{where} lists {one} in two places; keep it under one relation")
@@ -28,10 +25,10 @@ def check_spellings(edited: EditedCatalogue, where: str) -> None:
 
 
 def check_edit(edited: EditedCatalogue, names: Sequence[CatalogueName], digest: str, where: str) -> None:
-    """ConfigurationError for an edit that cannot be meant for these names, whose file has this digest.
+    """ConfigurationError for an edit that does not fit these names, whose file has this digest.
 
-    It is an edit of another catalogue; it lists a name that is not here, which one written by hand may, so that it can serve
-    several runs; or it renames a relation to a name that it does not list, and so would join what is kept under that name.
+    An edit does not fit if it is of another catalogue, lists a name that is missing here (unless written by hand), or renames a
+    relation to a name that it does not list, which would merge the two.
     """
     roots, listed = _roots(names), _listed(edited)
     if edited.of not in ("", digest):
@@ -57,7 +54,7 @@ def _listed(edited: EditedCatalogue) -> dict[str, str]:
 
 
 def _roots(names: Sequence[CatalogueName]) -> dict[str, str]:
-    """What stands for each name after the model's mapping; a name is mapped to one before it."""
+    """The name that each is mapped to by the model; mappings point to earlier names."""
     roots: dict[str, str] = {}
     for name in names:
         roots[name.name] = name.name if name.into is None else roots.get(name.into, name.into)
@@ -65,7 +62,7 @@ def _roots(names: Sequence[CatalogueName]) -> dict[str, str]:
 
 
 def _alike(words: Iterable[str]) -> Iterable[tuple[str, str]]:
-    """Each word that a word before it is another spelling of, after that one."""
+    """Each pair of an earlier word and a later spelling of it."""
     seen: dict[str, str] = {}
     for word in words:
         spelled = relation_name(word)

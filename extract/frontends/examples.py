@@ -1,11 +1,11 @@
-"""Source examples in a call: as many and as much of them as it has room for."""
+"""Source examples in a call: as many of them, and as much of each, as it has room for."""
 
 from collections.abc import Iterable, Sequence
 from typing import TypeVar
 
 from readers.calls.caller import Ask, Caller
 
-# Characters that an example keeps on each side of its ends where there is no room for all of it, most first.
+# Characters kept on each side of an example's subject and object if it does not fit whole, most first.
 WIDTHS = (256, 64, 16)
 ELLIPSIS = "…"
 
@@ -13,10 +13,7 @@ T = TypeVar("T")
 
 
 def excerpt(text: str, ends: Iterable[str], width: int | None) -> str:
-    """A text around these spans of it, at the first place of each, with an ellipsis for what is left out.
-
-    width: characters kept on each side of a span; None keeps all.
-    """
+    """A text around the first place of each of `ends`, `width` characters on each side (None: all), ellipses for the rest."""
     if width is None:
         return text
     parts: list[tuple[int, int]] = []
@@ -31,7 +28,7 @@ def excerpt(text: str, ends: Iterable[str], width: int | None) -> str:
 
 
 def first_with_room(caller: Caller, variants: Iterable[tuple[T, Sequence[Ask]]]) -> tuple[T, Sequence[Ask]]:
-    """The first of these, the fullest first, whose calls all have room; the last, if none has. There must be one."""
+    """The first of these variants, fullest first, whose calls all fit; the last if none does. There must be one."""
     for variant in variants:
         if all(map(caller.fits, variant[1])):
             break

@@ -1,9 +1,9 @@
-"""Literal forms learnt from what a model read: of statements that differ in their two ends alone, the same reading.
+"""Literal forms learnt from a model's readings: statements that differ only in subject and object are read alike.
 
-A form is trusted if enough statements of different subjects were read so, and if of every other statement with facts that it
-reads it gives one of those facts. Where readings of one form disagree, the model may be asked which is right, twice, in another
-order the second time; the others of its statements are then read anew. A form reads names, not sentences: what it makes of a
-statement does not count if a word in small letters in it stands in no name that the model read.
+A form is trusted when at least `examples` statements with distinct subjects support it and when, on every other statement it
+matches that has facts, its triple is one of them. If readings of one form disagree, the model may be asked for the right one,
+twice and in different orders; its other statements are then revised. Forms read names, not sentences: a reading does not count
+if its subject or object has a lower-case word that occurs in no name that the model read.
 """
 
 from collections import Counter
@@ -22,21 +22,21 @@ from offline.entity_keys import entity_key
 from offline.records import Triple
 from readers.calls.caller import Ask, Caller, chat
 
-# Statements of a form that a review is shown; fewer where a call has no room for them.
+# Statements of a form that a review shows; fewer where a call has no room.
 SHOWN = 6
 SUBJECT, OBJECT = "{subject}", "{object}"
-# Literal texts around the two ends, in order.
+# Literal texts around subject and object, in order.
 Literals = tuple[str, str, str]
-# A relation and which end comes first.
+# A relation, and the order of subject and object.
 Reading = tuple[str, tuple[str, str]]
-# A form's statements as the model read them, by reading.
+# A form's statements, by the model's reading.
 Readings = dict[Reading, list[Draft]]
-# What stands among readings for none of them.
+# The choice for "none of these readings".
 NO_SINGLE_ONE = "no single one"
 
 
 def cut_out(text: str, triple: Triple) -> tuple[Literals, tuple[str, str]] | None:
-    """The literal texts around a triple's ends, and which comes first; None where an end could be cut out in two places."""
+    """The literal texts around a triple's ends, and their order; None if an end occurs twice or the ends do not separate."""
     if text.count(triple.subject) != 1 or text.count(triple.object) != 1:
         return None
     s, o = text.index(triple.subject), text.index(triple.object)
@@ -49,14 +49,14 @@ def cut_out(text: str, triple: Triple) -> tuple[Literals, tuple[str, str]] | Non
 
 @dataclass(frozen=True)
 class Reviewed:
-    """What the model said of a form whose readings disagree: the reading that it chose both times, if any; the first call."""
+    """The model's verdict on a form whose readings disagree."""
 
-    reading: Reading | None
-    call: str
+    reading: Reading | None  # chosen both times, if any
+    call: str  # digest of the first call
 
 
 class Forms:
-    """The forms that are trusted so far, and what they rest on."""
+    """The forms that are trusted so far, and their evidence."""
 
     def __init__(self, extractor: Extractor, caller: Caller, catalogue: Catalogue) -> None:
         self._extractor = extractor
@@ -64,14 +64,14 @@ class Forms:
         self._catalogue = catalogue
         self._reviewed: dict[Literals, Reviewed] = {}
         self._trusted: tuple[Form, ...] = ()
-        # Words in small letters of the names that the model read.
+        # Lower-case words of the names that the model read.
         self._words: set[str] = set()
-        # What the trusted forms make of a text.
+        # Readings by the trusted forms.
         self._fitting: dict[str, Draft | None] = {}
         self._induced: tuple[InducedForm, ...] = ()
 
     def read(self, text: str) -> Draft | None:
-        """The draft that a trusted form gives; None if none fits, or if what the one that does gives is not to be trusted."""
+        """The draft that a trusted form gives; None if no form fits, or if its subject or object cannot be a name."""
         if text not in self._fitting:
             self._fitting[text] = self._parse(text)
         draft = self._fitting[text]
@@ -84,7 +84,7 @@ class Forms:
         return settle(text, (triple,), self._extractor.prompt, Draft(text, "facts", (triple,), None, "form", None))
 
     def learn(self, drafts: Sequence[Draft]) -> list[Draft]:
-        """Induce forms from all drafts as the model gave them; the drafts, those revised that a review decided otherwise."""
+        """Induce forms from all drafts as the model gave them; return the drafts, revised where a review decided otherwise."""
         places = {d.text: place for d in drafts if len(d.triples) == 1 and (place := cut_out(d.text, d.triples[0])) is not None}
         groups: dict[Literals, Readings] = {}
         for draft in drafts:
@@ -106,14 +106,14 @@ class Forms:
         return self._induced
 
     def _names(self, triples: Sequence[Triple]) -> bool:
-        """Whether these ends can be names: no word in small letters that none has that the model read."""
+        """True if these ends can be names: each lower-case word occurs in a name that the model read."""
         return _small_words(triples) <= self._words
 
     def _rooted(self, triple: Triple) -> Triple:
         return Triple(triple.subject, self._catalogue.root(triple.relation), triple.object)
 
     def _agreed(self, literals: Literals, readings: Readings) -> Reading | None:
-        """How a form's statements are read, if there is one way or a review chose it, and enough subjects speak for it."""
+        """The reading of a form's statements that is unanimous or was chosen by a review, if enough subjects support it."""
         reading: Reading | None = next(iter(readings))
         if len(readings) > 1:
             reviewed = self._reviewed.get(literals)
@@ -124,13 +124,13 @@ class Forms:
         return reading if len(subjects) >= self._extractor.examples else None
 
     def _review(self, groups: dict[Literals, Readings]) -> None:
-        """Ask once, in two orders, about each form that has enough statements and more than one reading."""
+        """Ask once, in two orders, about each form with enough statements and more than one reading."""
         disputed: list[tuple[Literals, list[Reading | None]]] = []
         asks: list[Ask] = []
         for literals, readings in groups.items():
             enough = sum(map(len, readings.values())) >= self._extractor.examples
             if len(readings) > 1 and enough and literals not in self._reviewed:
-                # Most often read so first; equal ones in order of appearance.
+                # The most frequent reading first; ties in order of appearance.
                 often = sorted(readings, key=lambda reading: -len(readings[reading]))[:COMPARED]
                 choices, both = first_with_room(self._caller, self._reviews(readings, often))
                 disputed.append((literals, choices))
@@ -142,7 +142,7 @@ class Forms:
             self._reviewed[literals] = Reviewed(one if one == other else None, there.request)
 
     def _reviews(self, readings: Readings, often: Sequence[Reading]) -> Iterator[tuple[list[Reading | None], tuple[Ask, Ask]]]:
-        """What a review may show, the fullest first: fewer records, then one cut around its ends, then fewer readings."""
+        """The contents of a review, fullest first: fewer records, then one cut around its ends, then fewer readings."""
         whole = [(shown, None, len(often)) for shown in range(SHOWN, 0, -1)]
         cut = [(1, width, len(often)) for width in WIDTHS]
         fewer = [(1, WIDTHS[-1], count) for count in range(len(often) - 1, 1, -1)]
@@ -164,10 +164,10 @@ class Forms:
         return json_line({"relation": relation, "first in the text": first[1:-1], "example": _excerpt(draft, width)})
 
     def _trust(self, agreed: dict[Literals, Reading], groups: dict[Literals, Readings], left: dict[str, list[Triple]]) -> None:
-        """Take those agreed forms that read all they fit of `left` as one of its facts; heaviest first, as in parsing."""
+        """Trust the agreed forms whose every match in `left` is one of its facts; heaviest first, as in parsing."""
         trusted: list[Form] = []
         induced: list[InducedForm] = []
-        # By the name that the model gave: a person may separate names that it mapped to one.
+        # Under the model's own name: a person may separate names that the model mapped to one.
         forms = [
             (Form(_usual_name(groups[literals][reading]), "facts", reading[1], literals), literals)
             for literals, reading in agreed.items()
@@ -214,7 +214,7 @@ class Forms:
 
 
 def _small_words(triples: Iterable[Triple]) -> set[str]:
-    """The words in small letters of all ends."""
+    """The lower-case words of all subjects and objects."""
     return {word for triple in triples for end in (triple.subject, triple.object) for word in lower_case_words(end)}
 
 
@@ -224,17 +224,17 @@ def _excerpt(draft: Draft, width: int | None) -> str:
 
 
 def _usual_name(drafts: Sequence[Draft]) -> str:
-    """The relation name that most of these were read with, the first to appear among equal ones."""
+    """The relation name of most of these readings; ties go to the first."""
     return Counter(draft.triples[0].relation for draft in drafts).most_common(1)[0][0]
 
 
 def _reads(forms: Sequence[Form], text: str) -> Triple | None:
-    """The triple that the first form to fit makes of a text; None if none fits, or if a model may not say so either."""
+    """The triple by the first form that fits; None if none fits, or if the triple fails the checks of a model's."""
     found = parse_statement(text, forms)
     return next((triple for triple in found.triples if span_fault(text, triple) is None), None)
 
 
 def _written(form: Form) -> str:
-    """A form as grammars write it."""
+    """A form in the notation of grammars."""
     parts: Iterable[str] = (part + slot for part, slot in zip(form.literals, (*form.slots, ""), strict=True))
     return "".join(parts)

@@ -1,8 +1,8 @@
 """The grammar frontend: literal sentence forms, the longest literal text first.
 
-A form is literal text around `{subject}` and `{object}`; one without a fact is literal text, around any number of `{any}`.
-What stands in a slot is one line: of a statement of two lines a form cannot tell how much its slot should hold. Matching uses
-string search, not regular expressions, so that a statement of ten megabytes costs no more than its length.
+A form is literal text around `{subject}` and `{object}`, or, for texts without a fact, around any number of `{any}`. A slot
+holds one line, since a form cannot tell how much of a two-line statement belongs to it. Matching searches strings, without
+regular expressions, in time linear in the statement.
 """
 
 from collections.abc import Sequence
@@ -30,16 +30,16 @@ class Form:
 
     @property
     def weight(self) -> int:
-        """Characters of literal text; the heavier form is tried first."""
+        """Characters of literal text; heavier forms are tried first."""
         return sum(map(len, self.literals))
 
     @property
     def words(self) -> str:
-        """The form without its slots and its closing full stop."""
+        """The form without its slots and its final full stop."""
         return " ".join("".join(part + " " for part in self.literals).split()).removesuffix(".").strip()
 
     def match(self, text: str) -> tuple[str, ...] | None:
-        """The slots' texts if the form fits, each inner literal at its first place; else None."""
+        """The slots' texts, each inner literal at its first place; None if the form does not fit."""
         if not self.slots:
             return () if text == self.literals[0] else None
         first, *inner, last = self.literals
@@ -79,7 +79,7 @@ def _compile(name: str, status: Literal["facts", "unresolved", "no_fact"], form:
 
 
 def compile_forms(grammar: GrammarForms) -> tuple[Form, ...]:
-    """All forms, heaviest first, ties by name; ConfigurationError for one that cannot be used, or read in two ways."""
+    """All forms, heaviest first, ties by name; ConfigurationError for one that is unusable or ambiguous."""
     where = f"grammar {grammar.name!r}"
     forms = [
         _compile(name, "facts", form, f"{where}, relation {name!r}")
@@ -97,10 +97,7 @@ def compile_forms(grammar: GrammarForms) -> tuple[Form, ...]:
 
 
 def parse_statement(text: str, forms: Sequence[Form]) -> StatementExtraction:
-    """The first form that fits decides; a text that none fits stays unresolved.
-
-    A subject or object without a letter or digit has no entity key, so its statement stays unresolved as well.
-    """
+    """The reading by the first form that fits; unresolved if none does, or if subject or object has no letter or digit."""
     for form in forms:
         values = form.match(text)
         if values is None:

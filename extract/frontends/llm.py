@@ -1,10 +1,9 @@
-"""The frontends that ask a model: `llm` about every statement, `hybrid` about those that no form learnt from its answers fits.
+"""Frontends that ask a model: `llm` about every statement, `hybrid` only where no form learnt from its answers fits.
 
-Statements go in waves. All calls of a wave are made at once and see the catalogue of relation names as the wave before left
-it, so an engine runs full, and the calls about the first statements stay the same when a history grows. Then each statement
-whose answer cannot be used is asked about once more, by itself; then new relation names are mapped. What is still without a
-valid answer stays unresolved, with the reason. Nothing here knows of questions: the texts of statements are all that comes
-in.
+Statements go in waves. All calls of a wave are made at once, with the catalogue of relation names as of the wave before:
+engines run full, and the calls about the first statements stay the same when a history grows. Statements without a usable
+answer are asked about once more, one by one; then new relation names are mapped. A statement still without a valid answer stays
+unresolved, with the reason. Nothing here knows of questions: the input is statement texts alone.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -38,12 +37,12 @@ def llm(texts: Sequence[str], extractor: Extractor, caller: Caller) -> Extracted
 
 @asks_model
 def hybrid(texts: Sequence[str], extractor: Extractor, caller: Caller) -> Extracted:
-    """Ask the model about as many statements as a wave holds, learn forms, and go on with those that none fits."""
+    """Ask the model about a wave of statements, learn forms, and continue with statements that no form fits."""
     reader = _Reader(extractor, caller)
     forms = Forms(extractor, caller, reader.catalogue)
     read: list[Draft] = []
     asked: dict[str, Draft] = {}
-    # A form that was trusted early may be given up later: what it alone fitted is asked about then.
+    # A form trusted early may be given up later; the statements that it alone fitted are asked about then.
     while left := [text for text in texts if text not in asked and forms.read(text) is None]:
         read += reader.read(left[: extractor.wave * extractor.statements])
         asked = {draft.text: draft for draft in forms.learn(read)}
@@ -52,10 +51,9 @@ def hybrid(texts: Sequence[str], extractor: Extractor, caller: Caller) -> Extrac
 
 
 def plan(texts: Sequence[str], extractor: Extractor, caller: Caller) -> int:
-    """Make the calls that ask about every statement once, no relation known yet; about how many tokens the answers will have.
+    """Make one call about every statement, no relation known yet; return an estimate of the answers' tokens.
 
-    What repairs, mappings and the growing catalogue add depends on the answers. An answer is reckoned as one fact a statement,
-    its whole text being subject and object.
+    Each answer counts as one fact with the whole text as its ends; repairs, mappings and catalogue growth are left out.
     """
     llm(texts, replace(extractor, repair=False, align=False), caller)
     skeleton = answer_skeleton()
@@ -63,7 +61,7 @@ def plan(texts: Sequence[str], extractor: Extractor, caller: Caller) -> int:
 
 
 class _Reader:
-    """Reads waves of statements, each by what the waves before made known."""
+    """Reads statements wave by wave, each with the catalogue of those before."""
 
     def __init__(self, extractor: Extractor, caller: Caller) -> None:
         check_caps(extractor, caller)
@@ -98,7 +96,7 @@ class _Reader:
     def _take(
         self, by: Literal["model", "repair"], batches: Sequence[Sequence[str]], asks: Sequence[Ask], found: dict[str, Draft]
     ) -> dict[str, tuple[str, str]]:
-        """Make the calls about these batches; `found` takes the drafts. The faults of the others, each with its call."""
+        """Make the calls about these batches and put drafts into `found`; the other texts' faults, each with its call."""
         faults: dict[str, tuple[str, str]] = {}
         for batch, prediction in zip(batches, self._caller.ask(asks), strict=True):
             for text, read in zip(batch, read_answer(prediction, batch, self._extractor.prompt, by), strict=True):
@@ -110,18 +108,18 @@ class _Reader:
         return faults
 
     def _special(self, draft: Draft) -> str | None:
-        """Why a draft cannot be used whose relation no later call could show; None if all can be shown."""
+        """The reason why a draft's relation cannot be shown in later calls; None if all can."""
         for triple in draft.triples:
             if (special := self._caller.special_in(triple.relation)) is not None:
                 return f"the relation spells out {special!r}, a special token of the model"
         return None
 
     def _told(self, fault: str) -> str:
-        """What the model is told of a fault, which may hold words of its answer: nothing that no call can carry."""
+        """The fault as told to the model: it may quote the answer, but nothing that no call can carry."""
         return fault if self._caller.special_in(fault) is None else "it spells out a special token"
 
     def _batches(self, texts: Sequence[str]) -> Iterator[list[str]]:
-        """As many statements as a call takes, or as fill a quarter of its room; one that alone fills more goes by itself."""
+        """Batches of at most `statements` texts and a quarter of a call's room; a longer text goes alone."""
         extractor = self._extractor
         room = quarter(extractor, self._caller)
         batch: list[str] = []
@@ -140,7 +138,7 @@ class _Reader:
 def finish(
     drafts: Sequence[Draft], catalogue: Catalogue, edited: EditedCatalogue | None, forms: Forms | None = None
 ) -> Extracted:
-    """Map relation names and make the extraction: the model's mapping first, then a person's over it."""
+    """Build the extraction, with relation names mapped by the model, then by a person."""
     names = catalogue.names()
     relation_of = relations_of(names, edited)
     statements = [_statement(draft, relation_of) for draft in drafts]
@@ -152,7 +150,7 @@ def finish(
 
 def _statement(draft: Draft, relation_of: Mapping[str, str]) -> StatementExtraction:
     triples = tuple(dict.fromkeys(Triple(t.subject, relation_of[t.relation], t.object) for t in draft.triples))
-    # Names that are one now may give a key two values.
+    # Merged names may give a key two values.
     if (reason := two_values(triples)) is not None:
         return StatementExtraction(text=draft.text, status="unresolved", reason=reason)
     return StatementExtraction(text=draft.text, status=draft.status, triples=triples, reason=draft.reason)

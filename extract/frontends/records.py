@@ -1,4 +1,4 @@
-"""The records of extraction by a model."""
+"""Records of extraction by a model."""
 
 from typing import Literal
 
@@ -7,19 +7,14 @@ from offline.records import Extraction, Status, Triple
 
 
 class Draft(Record, frozen=True):
-    """One statement as it was read, with the relation names that it was read with, before any were mapped to others.
-
-    by: `model`; `repair`, the model's second answer; `form`, a form that was induced; `review`, a form that the model chose
-    among several; `code`, where no model was asked or none gave a valid answer. call: digest of the call that it rests on, of
-    the one that failed last if `by` is code, None if none was made. reason: why its status is not `facts`.
-    """
+    """One statement as it was read, before its relation names were mapped to others."""
 
     text: str
     status: Status
     triples: tuple[Triple, ...]
-    reason: str | None
-    by: Literal["model", "repair", "form", "review", "code"]
-    call: str | None
+    reason: str | None  # why the status is not `facts`
+    by: Literal["model", "repair", "form", "review", "code"]  # repair: second answer; review: chosen form; code: none valid
+    call: str | None  # digest of its call (the last one that failed if `by` is code); None if none was made
     format: Literal[1] = 1
 
 
@@ -32,41 +27,31 @@ class Example(Record, frozen=True):
 
 
 class CatalogueName(Record, frozen=True):
-    """A relation name in order of first appearance, and what became of it.
-
-    facts: triples that were read with it. into: the name that it was mapped to, None if it stands for itself. calls: digests of
-    the two that compared it with others, none if none did. shown: those, in the order of the first call; the second had
-    another one. fault: what was wrong with an answer, or that the two disagree.
-    """
+    """A relation name in order of first appearance, and what became of it."""
 
     name: str
-    facts: int
+    facts: int  # triples read with it
     examples: tuple[Example, ...]
-    into: str | None = None
-    calls: tuple[str, ...] = ()
-    shown: tuple[str, ...] = ()
-    fault: str | None = None
+    into: str | None = None  # the name that it was mapped to; None if it stands for itself
+    calls: tuple[str, ...] = ()  # digests of the two comparisons with other names; empty if there were none
+    shown: tuple[str, ...] = ()  # those names, in the first call's order
+    fault: str | None = None  # of an answer, or that the two disagree
     format: Literal[1] = 1
 
 
 class InducedForm(Record, frozen=True):
-    """A literal form learnt from examples: `{subject}` and `{object}` stand in its text.
+    """A literal form learnt from examples."""
 
-    relation: the name that most of its examples were read with, before any was mapped. examples: statements that the model
-    read so. readings: how many ways there were to read this form's statements; where there was more than one, `call` is the
-    digest of the first of the two calls that chose this one.
-    """
-
-    form: str
-    relation: str
-    examples: int
-    readings: int = 1
-    call: str | None = None
+    form: str  # text with `{subject}` and `{object}`
+    relation: str  # the name that most examples were read with, before any was mapped
+    examples: int  # statements that the model read so
+    readings: int = 1  # different readings of this form's statements
+    call: str | None = None  # if several, digest of the first of the two calls that chose this one
     format: Literal[1] = 1
 
 
 class Extracted(Record, frozen=True):
-    """Everything that extraction by a model gives: the extraction, and how it came about."""
+    """An extraction by a model, and how it came about."""
 
     extraction: Extraction
     drafts: tuple[Draft, ...]

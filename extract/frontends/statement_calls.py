@@ -1,8 +1,7 @@
-"""Statements to calls and back: what a call shows the model, the schema that its answer is held to, and what its answer says.
+"""Statements to calls and back: the prompt's records, the schema of the answer, and its parsing.
 
-Every statement of a call comes back with a draft, or with the reason why the answer cannot be used for it. What a statement's
-text tells the model to do can at most spoil answers: an entry counts for the statement of its number alone, and its spans
-must stand in that very statement.
+Every statement of a call comes back with a draft, or with the reason why there is none. Instructions hidden in a statement can
+at most spoil answers: an entry counts only for the statement of its number, and its spans must occur in that statement.
 """
 
 import json
@@ -23,10 +22,10 @@ from readers.calls.caller import Ask, Caller, chat
 from readers.records import Decoding, Prediction
 
 RECORDS = "records"
-# Facts of one statement at most, so that a model that repeats itself comes to an end. A schema ends the list there; a longer
-# one, decoded freely, is a fault.
+# The most facts of one statement, so that a model that repeats itself comes to an end: a schema ends the list there; in a
+# freely decoded answer more are a fault.
 MOST_FACTS = 8
-# Characters of a message about an entry's form.
+# Characters kept of a message about an entry's form.
 _LONGEST_ERROR = 200
 
 
@@ -39,7 +38,7 @@ class Fact(Record, frozen=True):
 
 
 class Entry(Record, frozen=True):
-    """What the model wrote of one record."""
+    """The model's answer about one record."""
 
     id: int
     status: Status
@@ -51,7 +50,7 @@ _BREAKS = {ord(c): f"\\u{ord(c):04x}" for c in "\x85\u2028\u2029"}
 
 
 def json_line(value: Any) -> str:
-    """A value as one line of JSON that shows text as it is: nothing in a text can end its line or its string."""
+    """A value as one line of JSON, with text unescaped; nothing in a text can end its line or its string."""
     return json.dumps(value, ensure_ascii=False).translate(_BREAKS)
 
 
@@ -62,9 +61,9 @@ def record_lines(texts: Sequence[str]) -> str:
 
 @lru_cache(maxsize=64)
 def schema(count: int) -> str:
-    """The JSON Schema of an answer about `count` records: each number once, in order, with facts exactly where it has any.
+    """The JSON Schema of an answer about `count` records: each number once, in order, with facts only where it has any.
 
-    Texts are left without a length: xgrammar 0.2.9 lets a string that has one hold neither a quote nor a backslash.
+    Strings have no length limit: with one, xgrammar 0.2.9 allows neither quotes nor backslashes in them.
     """
     text = {"type": "string"}
     fact = {
@@ -94,26 +93,26 @@ def schema(count: int) -> str:
         "required": [RECORDS],
         "additionalProperties": False,
     }
-    # Not canonical JSON: properties are written in the order in which they are to be answered.
+    # Not canonical JSON: properties stand in the order in which the model shall write them.
     return json.dumps(whole, separators=(",", ":"))
 
 
 def answer_skeleton() -> str:
-    """An entry with one fact and its relation's name, but nothing for subject and object."""
+    """An entry with one fact and a relation's name, subject and object left empty."""
     return json.dumps(
         {"id": 1, "status": "facts", "facts": [{"subject": "", "relation": "relation", "object": ""}]}, separators=(",", ":")
     )
 
 
 def decoding(extractor: Extractor, count: int) -> Decoding:
-    """How an answer about `count` records is decoded: as much of the cap as they are of a full call, and some."""
+    """The decoding of an answer about `count` records: their share of the output cap, and an eighth of the cap more."""
     share = extractor.output_cap * count // extractor.statements
     cap = max(1, min(extractor.output_cap, share + extractor.output_cap // 8))
     return Decoding(output_cap=cap, schema=schema(count) if extractor.constrained else None)
 
 
 def quarter(extractor: Extractor, caller: Caller) -> int:
-    """Tokens of a full call's statements at most, and of the relation names that it is shown: a quarter of its room each."""
+    """A quarter of a full call's room, in tokens: the limit for its statements, and for the relation names it shows."""
     return caller.room(decoding(extractor, extractor.statements)) // 4
 
 
@@ -124,13 +123,13 @@ def ask(extractor: Extractor, stage: Literal["extract", "repair"], texts: Sequen
 
 
 def check_caps(extractor: Extractor, caller: Caller) -> None:
-    """ConfigurationError if no statement could ever be read: no room for the prompt, or none for an answer with one fact."""
+    """ConfigurationError if no statement could ever be read: no room for the prompt or for an answer with one fact."""
     if (why := caller.refusal(ask(extractor, "extract", [""], relations=json_line([])))) is not None:
         raise ConfigurationError(
             f"extractor: no call about a statement can be made: with none in it, {why}; mend the prompt "
             f"{extractor.prompt.name!r}, raise input_cap, or lower output_cap where the model's window is the limit"
         )
-    # What a server's model makes of a text is not known here, so its answers cannot be measured.
+    # The tokens of a server's model are not known here, so its answers cannot be measured.
     least = caller.count(f'{{"{RECORDS}":[{answer_skeleton()}]}}') if caller.settings.unit == "tokens" else 1
     if least > extractor.output_cap:
         raise ConfigurationError(
@@ -146,7 +145,7 @@ Read = Draft | str
 def read_answer(
     prediction: Prediction, texts: Sequence[str], prompt: ExtractionPrompt, by: Literal["model", "repair"]
 ) -> list[Read]:
-    """What an answer says of each of its call's texts. Entries for other numbers are of no text, and left out."""
+    """A draft or fault for each of a call's texts. Entries for other numbers are ignored."""
     items, fault = read_items(prediction, RECORDS)
     entries: dict[int, list[Entry | str]] = {}
     for item in items:
@@ -171,7 +170,7 @@ def _entry(item: Any) -> Entry | str:
     except UnicodeEncodeError:
         return "its entry holds what is no character"
     except msgspec.ValidationError as error:
-        # The message holds words of the answer.
+        # The message may quote the answer.
         return f"its entry is not of the form that was asked for: {str(error)[:_LONGEST_ERROR]}"
 
 
@@ -191,6 +190,6 @@ def _draft(entry: Entry | str, text: str, prompt: ExtractionPrompt, by: Literal[
 
 
 def settle(text: str, triples: Sequence[Triple], prompt: ExtractionPrompt, draft: Draft) -> Draft:
-    """The draft, or one that leaves its statement to the reader where code says so."""
+    """The draft, or an unresolved one where code leaves the statement to the reader."""
     reason = left_to_reader(text, triples, prompt)
     return draft if reason is None else Draft(text, "unresolved", (), reason, draft.by, draft.call)

@@ -1,8 +1,8 @@
 """Query-time pipelines: a question to an answer by several calls of one model, with explicit code between them.
 
-A pipeline is a generator: it yields one call at a time, is sent what the model said, and returns its `Trace`. So its code
-reads as if it asked and waited, and a scheduler (schedule.py) can still ask for all questions at once. The names of ours are
-composed (compose.py); `coldread.pipelines` is the entry point group of others.
+A pipeline is a generator: it yields one call at a time, is sent the model's answer, and returns its `Trace`. Its code reads as
+if it asked and waited, while a scheduler (schedule.py) asks for all questions at once. Names of built-in pipelines are composed
+(compose.py); other packages use the entry point group `coldread.pipelines`.
 """
 
 from bisect import bisect_left
@@ -27,28 +27,24 @@ Steps = Generator[Ask, Prediction, T]
 
 @dataclass(frozen=True)
 class Shown:
-    """A call that shows records: their positions, ascending, and how many retrieved ones were left out, oldest first."""
+    """A call that shows records."""
 
     ask: Ask
-    positions: tuple[int, ...]
-    dropped: int
+    positions: tuple[int, ...]  # of the records shown, ascending
+    dropped: int  # retrieved records left out, oldest first
 
 
 @dataclass(frozen=True)
 class Case:
-    """One question, and all that a pipeline may use for it.
+    """One question, and everything that a pipeline may use for it."""
 
-    pipeline: the name that it was asked for by. prompt: the reader's own. fits: whether a call's input has room. lists: where
-    candidate lists are kept, by digest.
-    """
-
-    pipeline: str
+    pipeline: str  # the name that it was asked for by
     question: Question
     records: Records
     settings: PipelineSettings
-    prompt: Prompt
-    fits: Callable[[Ask], bool]
-    lists: dict[str, CandidateList]
+    prompt: Prompt  # the reader's own
+    fits: Callable[[Ask], bool]  # whether a call's input has room
+    lists: dict[str, CandidateList]  # candidate lists kept for the run, by digest
 
     def keep(self, listed: CandidateList) -> str:
         """Keep a candidate list for the run; its digest, by which a trace names it."""
@@ -57,10 +53,9 @@ class Case:
         return name
 
     def show(self, query: str, unit: str, ask: Callable[[str], Ask]) -> Shown:
-        """The call that `ask` makes of the evidence retrieved for a query: the `k` best passages by BM25, in position order.
+        """The call that `ask` makes of a query's evidence: the `k` best passages by BM25, in position order.
 
-        Evidence is rendered as a view's is, under the same budget; what the input cap leaves no room for is cut as a
-        reader's is, whole oldest records first.
+        Evidence is rendered as a view's, under the same budget; the input cap truncates it as a reader's, oldest records first.
         """
         ranked = self.records.corpus(unit).rank("bm25", query, self.settings.k)
         lines = self.records.lines_of(position for passage in ranked for position in passage.positions)

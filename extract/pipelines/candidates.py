@@ -18,7 +18,7 @@ from offline.render import one_line
 from readers.calls.caller import Ask, chat
 from readers.records import Decoding, Prediction
 
-# The names are in alphabetical order: so canonical JSON keeps them, and a model that is held to the schema writes them.
+# In alphabetical order, as canonical JSON keeps the names and a model held to the schema writes them.
 _CANDIDATE = {
     "type": "object",
     "properties": {"position": {"type": "integer"}, "record": {"type": "string"}, "value": {"type": "string"}},
@@ -37,9 +37,9 @@ SCHEMA = encode(
 _INTEGER = re.compile(r"-?[0-9]{1,18}")
 _SURROGATE = re.compile(r"[\ud800-\udfff]")
 _ELLIPSIS = re.compile(r"…|\.{3,}")
-# A place that does not lie inside a number.
+# A place that is not inside a number.
 _NOT_IN_NUMBER = r"(?:(?<!\d)|(?!\d))"
-# What joins digits to further ones in one number. A key has a blank there.
+# A point or comma within a number, for which a key has a blank.
 _JOINT = re.compile(r"(?<=\d)[.,](?=\d)")
 
 NOT_SHOWN, NOT_IN_RECORD = "the position was not shown", "the value does not stand in the record"
@@ -47,7 +47,7 @@ NOT_QUOTED = "the text is not what the record says"
 
 
 def extraction(case: Case, query: str, unit: str, again: int) -> Steps[CandidateList]:
-    """Retrieve for a query and ask for every matching record; what was listed, kept."""
+    """Retrieve for a query and ask for every matching record; the list, kept for the run."""
     settings = case.settings
     decoding = Decoding(output_cap=settings.output_cap, schema=SCHEMA if settings.constrained else None, again=again)
     stage = "candidates again" if again else "candidates"
@@ -64,9 +64,9 @@ def extraction(case: Case, query: str, unit: str, again: int) -> Steps[Candidate
 
 
 def read_candidates(query: str, records: Mapping[int, Statement], dropped: int, prediction: Prediction) -> CandidateList:
-    """What an answer lists, whatever it looks like; `records` are those that were shown.
+    """The candidate list in an answer of any form; `records` are those that were shown.
 
-    Identical candidates are one. Of an answer that is not as asked for, its complete items are kept; `fault` or `note` says so.
+    Duplicates are merged. A malformed answer keeps its complete items, and `fault` or `note` says what is wrong.
     """
     items, wrong = read_items(prediction, "candidates")
     read = [_candidate(item, records) for item in items]
@@ -84,7 +84,7 @@ def read_candidates(query: str, records: Mapping[int, Statement], dropped: int, 
 
 
 def position_of(value: object) -> int | None:
-    """A position that a model wrote: an integer of 64 bits, also as a text or a float that is one exactly; else None."""
+    """The position that a model wrote: a 64-bit integer, also as a string or as a float equal to one; else None."""
     if isinstance(value, str) and _INTEGER.fullmatch(value.strip()):
         return int(value)
     if isinstance(value, float) and value.is_integer():
@@ -93,12 +93,12 @@ def position_of(value: object) -> int | None:
 
 
 def text_of(value: object) -> str | None:
-    """A text that a model wrote; None if it is none, or holds half a character (a lone surrogate), which nothing can store."""
+    """The text that a model wrote; None if it is none or holds a lone surrogate, which cannot be stored."""
     return value if isinstance(value, str) and not _SURROGATE.search(value) else None
 
 
 def _candidate(item: Any, records: Mapping[int, Statement]) -> Candidate | None:
-    """One item, None if it does not hold a position, a text and a value."""
+    """One item; None unless it holds a position, a text and a value."""
     if not isinstance(item, dict):
         return None
     position, text, entity = position_of(item.get("position")), text_of(item.get("record")), text_of(item.get("value"))
@@ -112,44 +112,41 @@ def _candidate(item: Any, records: Mapping[int, Statement]) -> Candidate | None:
 
 
 def stands_in(entity: str, record: Statement) -> bool:
-    """Whether a value occurs in a record, its time included, both normalised as entity keys (spec §3, not the scorer's way).
+    """True if a value occurs in a record or its time, normalised as entity keys (spec §3, not the scorer's normalisation).
 
-    It may be part of a word, as names are inflected, but not of a number: 2 is not in 12, nor in 1.2 or 2,000. A value without
-    a letter or digit must occur as it is written; an empty one never does.
+    It may be part of a word, as names are inflected, but not of a number: 2 is not in 12, 1.2 or 2,000. A value without a
+    letter or digit must occur as written; an empty one never does.
     """
     texts = _spelled(record.text if record.time is None else f"{record.time} {record.text}")
     key, written = entity_key(entity), entity.strip()
     if not key:
         return bool(written) and any(written in text for text in texts)
-    # The lookahead finds places that overlap, too.
+    # The lookahead also finds overlapping places.
     place = re.compile(f"{_NOT_IN_NUMBER}(?={re.escape(key)}{_NOT_IN_NUMBER})")
     return any(_whole_numbers(text, found.start(), len(key)) for text in texts for found in place.finditer(entity_key(text)))
 
 
 def _whole_numbers(text: str, start: int, length: int) -> bool:
-    """Whether a stretch of a text's key neither begins nor ends inside a number with points or commas."""
+    """True if a stretch of a text's key neither begins nor ends inside a number with points or commas."""
     ends = accumulate((len(entity_key(part)) + 1 for part in _JOINT.split(text)), initial=-1)
     joints = set(list(ends)[1:-1])
     return not {start - 1, start + length} & joints
 
 
 def quotes(text: str, record: Statement) -> bool:
-    """Whether a text is the record's line or a part of it, both normalised as entity keys; one without a letter or digit is.
-
-    An ellipsis may stand for any part, and the time may be left out after the serial number.
-    """
+    """True if a text's entity key is part of the record's (an empty one is); ellipses skip parts, the time may be omitted."""
     heads = [f"{record.position}"] if record.time is None else [f"{record.position}", f"{record.position} {record.time}"]
     parts = [entity_key(part) for part in _ELLIPSIS.split(text)]
     return any(_in_order(parts, entity_key(f"{head} {said}")) for head in heads for said in _spelled(record.text))
 
 
 def _spelled(text: str) -> set[str]:
-    """A record's text as its source wrote it, and as a model was shown it: it may write a line break either way."""
+    """A record's text as in its source and as shown to the model, whose answer may follow either."""
     return {text, one_line(text)}
 
 
 def _in_order(parts: Sequence[str], whole: str) -> bool:
-    """Whether a text holds all of these, one after another."""
+    """True if a text holds all of these parts, one after another."""
     at = 0
     for part in parts:
         found = whole.find(part, at)
@@ -165,5 +162,5 @@ def usable(listed: CandidateList, settings: PipelineSettings) -> list[Candidate]
 
 
 def usable_positions(listed: CandidateList, settings: PipelineSettings) -> set[int]:
-    """The positions that a list gives a policy to choose from."""
+    """The positions of the candidates that a policy sees."""
     return {candidate.position for candidate in usable(listed, settings)}

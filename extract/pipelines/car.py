@@ -1,7 +1,7 @@
-"""CAR: a model splits the question into hops of one relation; each hop is looked up, and its answer fills the later ones.
+"""CAR: a model splits the question into hops of one relation; each is looked up, and its answer fills in the later ones.
 
-What the two papers differ in is `settings.missing`. `skip`: a hop without its dependencies is passed over, the others are
-looked up. `stop`: the first hop without an answer ends the chain. The last answer found counts.
+The two papers differ in `settings.missing`. `skip`: a hop without its dependencies is skipped, the others are looked up.
+`stop`: the first hop without an answer ends the chain. The last answer found counts.
 """
 
 import re
@@ -36,29 +36,26 @@ _HOP = re.compile(r"hop_([1-9][0-9]{0,8})")
 
 @dataclass(frozen=True)
 class Plan:
-    """The queries of a question's hops. placeholders: whether words in braces stand for answers, or are the question's own.
+    """The hops of a question."""
 
-    fault: why the question itself is the one hop, None if it was split. note: as in `Trace`.
-    """
-
-    hops: tuple[str, ...]
-    placeholders: bool
-    fault: str | None = None
-    note: str | UnsetType = UNSET
+    hops: tuple[str, ...]  # their queries
+    placeholders: bool  # words in braces stand for answers; False: they are the question's own
+    fault: str | None = None  # why the question itself is the one hop; None if it was split
+    note: str | UnsetType = UNSET  # as in `Trace`
 
 
 @dataclass(frozen=True)
 class Chain:
-    """What a question's hops came to: `looked_up` are those that were, in order; the call that planned them."""
+    """The outcome of a question's hops."""
 
     plan: Plan
-    planned_by: str
+    planned_by: str  # digest of the planning call
     hops: tuple[Hop, ...]
-    looked_up: tuple[Found, ...]
+    looked_up: tuple[Found, ...]  # results of the hops that were looked up, in order
 
 
 def car(case: Case, method: Method) -> Steps[Chain]:
-    """Plan the hops of a question, then look them up one after another."""
+    """Plan the hops of a question, then look them up one by one."""
     prediction = yield planning(case)
     plan = read_plan(prediction, case.question.text, case.settings.hops)
     hops: list[Hop] = []
@@ -93,7 +90,7 @@ def planning(case: Case) -> Ask:
 
 
 def read_plan(prediction: Prediction, question: str, most: int) -> Plan:
-    """The first `most` hops that a model planned; the question itself as the one hop if it planned none that can be read."""
+    """The first `most` planned hops; the question itself as the one hop if no plan can be read."""
     planned, wrong = read_items(prediction, "hops")
     hops = tuple(filter(None, map(text_of, planned)))
     whole = wrong in (None, TRAILING)
@@ -106,13 +103,13 @@ def read_plan(prediction: Prediction, question: str, most: int) -> Plan:
 
 
 def _hop(placeholder: str) -> int:
-    """The number that a placeholder names, 0 if it names none."""
+    """The hop number in a placeholder; 0 if there is none."""
     spelled = _HOP.fullmatch(placeholder)
     return int(spelled[1]) if spelled else 0
 
 
 def _missing(query: str, number: int, answers: Mapping[int, str]) -> str | None:
-    """Why a hop cannot be looked up, None if everything that it refers to is there."""
+    """The reason why a hop cannot be looked up; None if all its references are answered."""
     for placeholder in _PLACEHOLDER.findall(query):
         named = _hop(placeholder)
         if named == 0:

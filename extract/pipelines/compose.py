@@ -4,9 +4,9 @@
     (sh_conflict|car)[_rerun][_llm|_POLICY][_fallback][_chunkN]
 
 `direct` answers from the retrieved records in one call; `_sampled` does so at the one temperature above 0. `sh_conflict` lists
-candidates and lets a policy choose, the newest if none is named; `_llm` lets the model choose from the same list, `_rerun`
-asks for the list once more, as the papers did. `car` does that hop by hop (car.py). `_fallback` gives the direct answer where
-there is none. Retrieved are single statements, or chunks of N characters.
+candidates and applies a policy, by default `newest`; `_llm` lets the model choose from the same list; `_rerun` asks for the
+list a second time, as the papers did. `car` does this hop by hop (car.py). `_fallback` gives the direct answer where there is
+no other. Single statements are retrieved, or chunks of N characters.
 """
 
 import re
@@ -35,7 +35,7 @@ _STRUCTURED = re.compile(
 
 @dataclass(frozen=True)
 class Direct:
-    """One call: the reader's own prompt over the retrieved records, as a view of them would be read."""
+    """One call: the reader's own prompt over the retrieved records, as in a view of them."""
 
     unit: str = "statement"
     sampled: bool = False
@@ -57,7 +57,7 @@ class Direct:
 
 
 def direct(case: Case, unit: str, sampled: bool = False) -> Steps[tuple[Shown, Prediction]]:
-    """Ask for the answer itself."""
+    """Ask for the answer directly."""
     settings, text = case.settings, case.question.text
     decoding = Decoding(output_cap=settings.answer_cap)
     if sampled:
@@ -70,14 +70,14 @@ def direct(case: Case, unit: str, sampled: bool = False) -> Steps[tuple[Shown, P
 
 @dataclass(frozen=True)
 class Structured:
-    """Candidates by a model, a choice by a policy or by the model: for the question as it is, or hop by hop (`chain`)."""
+    """Candidates by a model, a choice by a policy or the model: for the question itself, or hop by hop (`chain`)."""
 
     method: Method
     chain: bool = False
     fallback: bool = False
 
     def __call__(self, case: Case) -> Steps[Trace]:
-        """The choice is the answer; of several hops, the last one that has any."""
+        """The choice is the answer; for several hops, the last choice made."""
         trace = yield from (_chain(case, self.method) if self.chain else _single(case, self.method))
         if not self.fallback or trace.answered_by != "none":
             return trace
@@ -107,7 +107,7 @@ def _chain(case: Case, method: Method) -> Steps[Trace]:
 
 
 def _trace(case: Case, method: Method, looked_up: Sequence[Found], before: tuple[str, ...], choice: Choice | None) -> Trace:
-    """The trace of look-ups that came to a choice; `before`: the calls made before them."""
+    """The trace of look-ups that led to a choice; `before`: the calls made before them."""
     calls = (*before, *(call for found in looked_up for call in found.calls))
     return Trace(
         pipeline=case.pipeline,
@@ -125,7 +125,7 @@ def _trace(case: Case, method: Method, looked_up: Sequence[Found], before: tuple
 
 
 def parse(name: str) -> Pipeline | None:
-    """The pipeline that a name spells, None if it spells none of ours."""
+    """The built-in pipeline that a name spells; None if it spells none."""
     if spelled := _DIRECT.fullmatch(name):
         return Direct(spelled["unit"] or "statement", bool(spelled["sampled"]))
     spelled = _STRUCTURED.fullmatch(name)

@@ -1,7 +1,4 @@
-"""What traces and candidate lists show without a label: contested questions, failed hops, agreement of lists, costs.
-
-Everything here is a pure function of what a run stores.
-"""
+"""Label-free statistics of traces and candidate lists, as pure functions of what a run stores."""
 
 import sys
 from collections import Counter
@@ -20,7 +17,7 @@ Lists = Mapping[str, CandidateList]
 
 
 def by_digest(lists: Sequence[CandidateList]) -> dict[str, CandidateList]:
-    """Candidate lists by the name that traces have for them."""
+    """Candidate lists by digest, as traces name them."""
     return {digest_of(listed): listed for listed in lists}
 
 
@@ -33,14 +30,14 @@ def by_pipeline(traces: Sequence[Trace]) -> dict[str, list[Trace]]:
 
 
 def is_contested(trace: Trace, lists: Lists, settings: PipelineSettings) -> bool:
-    """Whether some list that a trace rests on gave a policy two or more positions to choose from."""
+    """True if some list behind a trace gave a policy two or more positions to choose from."""
     return any(len(usable_positions(lists[name], settings)) > 1 for name in lists_of(trace))
 
 
 def agreement(traces: Sequence[Trace], lists: Lists, transcript: Transcript, one: str, other: str) -> tuple[int, int]:
-    """On how many questions two pipelines rest on the same candidates, list by list, and on how many both have a list.
+    """On how many questions two pipelines have the same candidates, list by list; on how many both have a list.
 
-    A call that failed gave none: two refusals are no agreement.
+    A failed call gives no list: two refusals are no agreement.
     """
     named = by_pipeline(traces)
     others = {trace.question: trace for trace in named.get(other, ())}
@@ -56,12 +53,12 @@ def agreement(traces: Sequence[Trace], lists: Lists, transcript: Transcript, one
 
 
 def calls_of(traces: Sequence[Trace]) -> set[str]:
-    """Digests of all calls that these traces rest on."""
+    """Digests of all calls behind these traces."""
     return {call for trace in traces for call in trace.calls}
 
 
 def sampled(traces: Sequence[Trace], transcript: Transcript) -> tuple[str, ...]:
-    """Names of the pipelines that rest on a call that sampled, in order."""
+    """Names of the pipelines with a call that sampled, in order."""
     hot = {call.digest for call in transcript.calls if transcript.decodings[call.decoding].temperature != "0"}
     return tuple(name for name, own in by_pipeline(traces).items() if hot & calls_of(own))
 
@@ -69,20 +66,20 @@ def sampled(traces: Sequence[Trace], transcript: Transcript) -> tuple[str, ...]:
 def diagnose(
     traces: Sequence[Trace], lists: Lists, transcript: Transcript, settings: PipelineSettings
 ) -> tuple[Diagnosis, ...]:
-    """One record a pipeline, in order. A call that several pipelines share counts for each; `Transcript.counts` has it once."""
+    """One record a pipeline, in order. A shared call counts for each pipeline, but once in `Transcript.counts`."""
     plans = _plans(transcript)
     return tuple(_diagnosis(name, own, lists, plans, transcript, settings) for name, own in by_pipeline(traces).items())
 
 
 def _plans(transcript: Transcript) -> dict[str, int]:
-    """By the digest of the call that planned them, how many hops there are, looked up or not; 0 if none can be read."""
+    """The hops planned by each planning call, by its digest, also those beyond the limit; 0 for an unreadable plan."""
     both = zip(transcript.calls, transcript.predictions, strict=True)
     read = {call.digest: read_plan(prediction, "", sys.maxsize) for call, prediction in both if call.stage == PLANNING}
     return {name: len(plan.hops) if plan.placeholders else 0 for name, plan in read.items()}
 
 
 def _planned(trace: Trace, plans: Mapping[str, int]) -> int:
-    """Hops that were planned for a question; of a pipeline that plans otherwise than ours, those of its trace."""
+    """The number of hops planned for a question; for a pipeline without our planning call, those of its trace."""
     return next((plans[call] for call in trace.calls if call in plans), len(trace.hops))
 
 

@@ -1,8 +1,8 @@
 """Policies: explicit code that takes an answer from a list of candidates.
 
 A policy is a pure function `(candidates) -> Choice | None`, None for no answer; `coldread.policies` is the entry point group.
-`newest_K` (the K-th newest position) and `asof_X` (the newest up to position X, or up to the day X, written YYYY-MM-DD) are
-composed. Where several candidates stand at the chosen position, the one that was listed first is taken.
+`newest_K` (the K-th newest position) and `asof_X` (the newest up to position X, or up to the day X, YYYY-MM-DD) are composed.
+Of several candidates at the chosen position, the first one listed is taken.
 """
 
 import re
@@ -19,14 +19,14 @@ from offline.registry import Registry
 
 @dataclass(frozen=True)
 class Choice:
-    """An answer, and the position of the candidate that it is, None if it is no single one's."""
+    """An answer."""
 
     answer: str
-    position: int | None
+    position: int | None  # of its candidate; None if it is no single one's
 
 
 class Policy(Protocol):
-    """Takes an answer from candidates, which come in the order in which they were listed."""
+    """Takes an answer from candidates, given in the order in which they were listed."""
 
     def __call__(self, candidates: Sequence[Candidate], /) -> Choice | None:
         """The choice; None for no answer, as for no candidates."""
@@ -62,20 +62,17 @@ def oldest(candidates: Sequence[Candidate], /) -> Choice | None:
 
 
 def count(candidates: Sequence[Candidate], /) -> Choice | None:
-    """How many distinct positions there are."""
+    """The number of distinct positions."""
     return Choice(str(len({candidate.position for candidate in candidates})), None) if candidates else None
 
 
 def as_of_position(candidates: Sequence[Candidate], position: int) -> Choice | None:
-    """The newest candidate whose position is this one or an older one."""
+    """The newest candidate up to this position."""
     return newest([candidate for candidate in candidates if candidate.position <= position])
 
 
 def as_of_day(candidates: Sequence[Candidate], day: date) -> Choice | None:
-    """The newest candidate of a record of this day or an earlier one: the calendar day that its source wrote, in its zone.
-
-    A record without a time that can be read is of no day.
-    """
+    """The newest candidate up to this day, by the calendar day and zone of its source; undated records are left out."""
     return newest([candidate for candidate in candidates if (on := _day(candidate.time)) is not None and on <= day])
 
 

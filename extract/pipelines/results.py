@@ -1,4 +1,4 @@
-"""What a reader's pipelines left in the folder that its seal covers, read as one."""
+"""The stored results of a reader's pipelines, from the folder that its seal covers."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -32,10 +32,10 @@ class Made:
 
 @dataclass(frozen=True)
 class Stored:
-    """Everything that a reader's pipelines recorded; `candidates` by digest."""
+    """Everything that a reader's pipelines recorded."""
 
     traces: tuple[Trace, ...]
-    candidates: Mapping[str, CandidateList]
+    candidates: Mapping[str, CandidateList]  # by digest
     transcript: Transcript
     environments: tuple[dict[str, str], ...]
 
@@ -46,11 +46,11 @@ class Stored:
         return {call.digest: Made(call, prediction) for call, prediction in both}
 
     def made(self, traces: Iterable[Trace]) -> list[Made]:
-        """The distinct calls that these traces rest on, in order of first mention."""
+        """The distinct calls behind these traces, in order of first mention."""
         return [self.calls[name] for name in dict.fromkeys(name for trace in traces for name in trace.calls)]
 
     def facts(self) -> PipelineFacts:
-        """What the seal states of them; ConfigurationError for one that sampled without `sampled` in its name."""
+        """The seal's statement about them; ConfigurationError for a pipeline that samples without `sampled` in its name."""
         hot = sampled(self.traces, self.transcript)
         if unmarked := [name for name in hot if "sampled" not in name.split("_")]:
             raise ConfigurationError(
@@ -67,16 +67,12 @@ class Stored:
 
 
 def failed(trace: Trace) -> bool:
-    """Whether a fault left a question without an answer; an abstention that nothing went wrong with is an answer."""
+    """True if a fault left a question without an answer; an abstention without a fault is an answer."""
     return trace.fault is not None and (trace.answered_by == "none" or not trace.answer)
 
 
 def read_stored(run: OpenRun, reader: str) -> Stored:
-    """All of it, whose bytes `verify_reads` checks.
-
-    AlteredError unless it has the traces that the run asks for (`read_traces`), the lists and calls that those name, and what
-    answered the calls, each environment once in canonical order.
-    """
+    """All of it; AlteredError unless traces, lists, calls and environments are complete. `verify_reads` checks the bytes."""
     return run.once(f"reads/{reader}", "stored", lambda: _read_stored(run, reader))
 
 

@@ -1,8 +1,4 @@
-"""The scheduler: all pipelines of all questions advance together, one wave of calls at a time.
-
-A generator costs no stack and no thread while it waits, so a chain of a hundred hops is a hundred waves, and each wave holds
-the next call of everything that is not done.
-"""
+"""The scheduler: all pipelines of all questions advance together, one wave of calls at a time; waiting needs no thread."""
 
 from collections import deque
 from collections.abc import Sequence
@@ -24,24 +20,24 @@ from readers.records import Prediction
 
 @dataclass(frozen=True)
 class Assembled:
-    """What pipelines made: traces by pipeline and question, in their order, and each candidate list once, as they name them."""
+    """The pipelines' results."""
 
-    traces: tuple[Trace, ...]
-    candidates: tuple[CandidateList, ...]
+    traces: tuple[Trace, ...]  # by pipeline and question, in their order
+    candidates: tuple[CandidateList, ...]  # each list once, in the order in which traces name them
 
 
 @dataclass
 class _Running:
-    """A pipeline at work on a question; `ask` is the call that it waits for, `trace` what it came to."""
+    """A pipeline at work on a question."""
 
     name: str
     question: Question
     steps: Steps[Trace]
-    ask: Ask | None = None
-    trace: Trace | None = None
+    ask: Ask | None = None  # the call that it waits for
+    trace: Trace | None = None  # its result
 
     def advance(self, prediction: Prediction | None) -> None:
-        """Go on to the next call, or to the end; ConfigurationError for one (of another package) that breaks its contract."""
+        """Advance to the next call or the end; ConfigurationError for a pipeline that breaks its contract."""
         where = f"pipeline {self.name!r}, question {self.question.id!r}"
         self.ask = None
         with guarded(where, cure="; mend the pipeline"):
@@ -71,8 +67,7 @@ def run_pipelines(
 ) -> Assembled:
     """Run these pipelines on these questions.
 
-    width: how many questions are worked on at once, all pipelines of each, None = all; it decides which calls share a wave and
-    nothing else, as long as what the caller answers does not depend on that.
+    width: questions at work at once, None = all; it only decides which calls share a wave, if answers do not depend on that.
     """
     settings = pipeline_settings(experiment)
     check(width is None or width > 0, "width must be at least 1: no question would ever be asked")
@@ -118,5 +113,5 @@ def run_pipelines(
 
 
 def _named(traces: Sequence[Trace], lists: dict[str, CandidateList]) -> tuple[CandidateList, ...]:
-    """The lists that traces name, in the order in which they do."""
+    """The lists that traces name, in order of first mention."""
     return tuple(lists[name] for name in dict.fromkeys(name for trace in traces for name in lists_of(trace)))

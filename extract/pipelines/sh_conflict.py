@@ -1,4 +1,4 @@
-"""SH-Conflict: a model lists the matching candidates, then an explicit policy, or the model once more, takes one of them."""
+"""SH-Conflict: a model lists the matching candidates, then an explicit policy, or the model again, takes one of them."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ from offline.render import record_line
 from readers.calls.caller import Ask, chat
 from readers.records import Decoding, Prediction
 
-# In the place of a policy's name: the model chooses.
+# Stands for a policy: the model chooses.
 LLM = "llm"
 SCHEMA = encode(
     {
@@ -30,26 +30,26 @@ SCHEMA = encode(
 
 @dataclass(frozen=True)
 class Method:
-    """How candidates are found and chosen: what is retrieved, a policy (or `llm`), whether the list is asked for again."""
+    """How candidates are found and chosen."""
 
-    unit: str = "statement"
-    policy: str = "newest"
-    again: int = 0
+    unit: str = "statement"  # what is retrieved
+    policy: str = "newest"  # its name, or `llm`
+    again: int = 0  # 1 asks for the list a second time
 
 
 @dataclass(frozen=True)
 class Found:
-    """What one look-up came to: its list, its choice (None: no answer), the calls that it rests on; the rest as in `Trace`."""
+    """The result of one look-up; fault and note as in `Trace`."""
 
     listed: CandidateList
-    choice: Choice | None
-    calls: tuple[str, ...]
+    choice: Choice | None  # None = no answer
+    calls: tuple[str, ...]  # digests of the calls behind it
     fault: str | None
     note: str | UnsetType
 
 
 def sh_conflict(case: Case, query: str, method: Method, *, chained: bool = False) -> Steps[Found]:
-    """Look one query up, for a hop of a chain if `chained`. A choice without a word is no answer."""
+    """Look up one query, for a hop of a chain if `chained`. A blank choice is no answer."""
     listed = yield from extraction(case, query, method.unit, method.again)
     candidates = usable(listed, case.settings)
     calls: tuple[str, ...] = (listed.call,)
@@ -64,7 +64,7 @@ def sh_conflict(case: Case, query: str, method: Method, *, chained: bool = False
 
 
 def choosing(case: Case, query: str, candidates: Sequence[Candidate]) -> Ask:
-    """The call that lets the model choose: one line a candidate, in the order in which they were listed."""
+    """The call that lets the model choose: one line a candidate, in the order of the list."""
     settings = case.settings
     lines = [record_line(Statement(c.position, f"{c.entity} (record: {c.text})", c.time)) for c in candidates]
     decoding = Decoding(output_cap=settings.output_cap, schema=SCHEMA if settings.constrained else None)
@@ -74,10 +74,10 @@ def choosing(case: Case, query: str, candidates: Sequence[Candidate]) -> Ask:
 def read_choice(
     prediction: Prediction, candidates: Sequence[Candidate], *, chained: bool = False
 ) -> tuple[Choice, str | None, str | UnsetType]:
-    """What a model chose, and the fault and the note of its answer, as in `Trace`.
+    """The model's choice, and its answer's fault and note as in `Trace`.
 
-    What cannot be read is taken as it is, a failed call as none. In a chain JSON without a value is none either: it would be
-    put into the next hop's question.
+    An unreadable answer is taken as it is, a failed call as none. In a chain, JSON without a value is none either, since it
+    would be put into the next hop's question.
     """
     chosen, wrong = read_object(prediction)
     answer, position = text_of(chosen.get("value")), position_of(chosen.get("position"))

@@ -1,4 +1,4 @@
-"""The step that runs a reader's pipelines, and its replay on the answers that were recorded."""
+"""The step that runs a reader's pipelines, and its replay from the recorded answers."""
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -33,15 +33,12 @@ def pipelines_folder(run: OpenRun, reader: str) -> Path:
 
 
 def pipelines_configuration(experiment: ResolvedExperiment, plan: ReaderPlan) -> str:
-    """The digest of all in an experiment that decides what a reader's pipelines ask, but for the reader."""
+    """The digest of everything in an experiment, except the reader, that decides what its pipelines ask."""
     return digest_of((pipeline_settings(experiment), plan.pipelines or (), experiment.settings, experiment.prompt))
 
 
 def serve_pipelines(run: OpenRun, plan: ReaderPlan, observer: Observer = SILENT) -> bool:
-    """Run a reader's pipelines with its own engine; True if they were run, False if they were up to date.
-
-    Its tokenizer is kept in the run, and what the calls took beside the step's manifest.
-    """
+    """Run a reader's pipelines with its own engine, keeping its tokenizer and timings; True unless they were up to date."""
     settings = pipeline_settings(run.experiment)
     reader, model_folder = pipeline_reader(plan.reader, settings), locate(plan.reader)
     forbidden, task = forbidden_paths(run), observer.task("read", f"{reader.name}, pipelines", "requests")
@@ -59,10 +56,7 @@ def pipelines_step(
     caller: Caller,
     environments: Callable[[], Sequence[dict[str, str]]],
 ) -> bool:
-    """Write reads/READER/pipelines: traces, candidate lists, the calls and their answers, what engines resolved.
-
-    True if it was written, False if it was up to date. environments: asked for when all calls are answered.
-    """
+    """Write reads/READER/pipelines; True unless it was up to date. `environments` is asked for once all calls are answered."""
 
     def write(folder: Path) -> None:
         made = _run(run, plan, caller)
@@ -77,7 +71,7 @@ def pipelines_step(
 
 
 def pipelines_inputs(run: OpenRun, plan: ReaderPlan, model: Model) -> dict[str, str]:
-    """What a reader's pipelines are made from, as the step's manifest records it."""
+    """The inputs of a reader's pipelines, as the step's manifest records them."""
     return {
         "data": run.fresh("data").digest,
         "configuration": pipelines_configuration(run.experiment, plan),
@@ -87,7 +81,7 @@ def pipelines_inputs(run: OpenRun, plan: ReaderPlan, model: Model) -> dict[str, 
 
 
 def check_inputs(run: OpenRun, plan: ReaderPlan, model: Model) -> None:
-    """InputLinkError unless the manifest of a reader's pipelines records what they are made from."""
+    """InputLinkError unless the manifest of a reader's pipelines records their inputs."""
     folder = pipelines_folder(run, plan.reader.name)
     stored, due = read_manifest(folder).inputs, pipelines_inputs(run, plan, model)
     if differing := [name for name in sorted({*stored, *due}) if stored.get(name) != due.get(name)]:
@@ -100,10 +94,7 @@ def _run(run: OpenRun, plan: ReaderPlan, caller: Caller) -> Assembled:
 
 
 def read_traces(run: OpenRun, reader: str) -> tuple[Trace, ...]:
-    """The stored traces of a reader's pipelines, by pipeline and question.
-
-    AlteredError unless there is one for each pipeline that the experiment names and each question, in their order.
-    """
+    """The traces of a reader's pipelines; AlteredError unless there is one for each pipeline and question, in their order."""
 
     def read() -> tuple[Trace, ...]:
         path = pipelines_folder(run, reader) / TRACES
@@ -121,12 +112,12 @@ def read_candidates(run: OpenRun, reader: str) -> tuple[CandidateList, ...]:
 
 
 def read_environments(run: OpenRun, reader: str) -> tuple[dict[str, str], ...]:
-    """What the engines resolved that answered a reader's pipelines."""
+    """The environments of the engines that answered a reader's pipelines."""
     return tuple(read_lines(pipelines_folder(run, reader) / ENVIRONMENTS, dict[str, str]))
 
 
 def read_spent(run: OpenRun, reader: str) -> Spent | None:
-    """What answering a reader's pipelines took; None where the run does not tell."""
+    """The seconds and calls spent on a reader's pipelines; None if the run does not say."""
     return spent_on(pipelines_folder(run, reader))
 
 
@@ -135,7 +126,7 @@ def replay_pipelines(
 ) -> tuple[tuple[Trace, ...], tuple[CandidateList, ...], Transcript]:
     """Run a reader's pipelines again on their recorded answers, and compare every call, answer, list and trace.
 
-    InputLinkError for the first call that comes out otherwise, OutputLinkError for the first answer, list or trace.
+    InputLinkError for the first call that differs, OutputLinkError for the first answer, list or trace.
     """
     folder = pipelines_folder(run, plan.reader.name)
     recorded = Recorded(folder / TRANSCRIPT)

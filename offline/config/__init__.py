@@ -1,1 +1,1 @@
-"""What an experiment file may hold: its records, how a file is read, how it is resolved."""
+"""The records of an experiment file, and how it is read and resolved."""

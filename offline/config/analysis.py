@@ -1,7 +1,6 @@
-"""What an experiment declares to be analysed, before anything is read: contrasts, interactions, and lists of questions.
+"""The analyses that an experiment declares before anything is read: contrasts, interactions, and lists of questions.
 
-It changes no packet. The seal covers it, as it covers the whole experiment, so a contrast declared here was declared before
-its reader read.
+They change no packet. The seal covers the whole experiment, so a contrast declared here predates its reader's answers.
 """
 
 from collections.abc import Mapping, Sequence
@@ -14,49 +13,46 @@ from offline.errors import ConfigurationError
 
 
 class DeclaredContrast(Record, frozen=True):
-    """A against B, over a population: two views of `reader` (of each one that reads both, if none is named).
-
-    With `view`, a and b are readers instead, which both read it.
-    """
+    """A against B over a population: two views, or two readers of one view."""
 
     a: str
     b: str
     population: str = "all"
-    reader: str | None = None
-    view: str | None = None
+    reader: str | None = None  # of two views; each one that reads both if None
+    view: str | None = None  # if given, a and b are readers, which both read it
 
     @property
     def identity(self) -> tuple[object, ...]:
-        """What tells it from another one: B against A is the same test as A against B."""
+        """The identity of the test: B against A is the same as A against B."""
         return frozenset((self.a, self.b)), self.reader, self.view, self.population
 
     @property
     def views(self) -> tuple[str, str]:
-        """The view of A and that of B."""
+        """The views of A and B."""
         return (self.a, self.b) if self.view is None else (self.view, self.view)
 
 
 class DeclaredInteraction(Record, frozen=True):
-    """(a - b) - (c - d) of four views of `reader` (of each one that reads all four, if none is named), over a population."""
+    """The interaction (a - b) - (c - d) of four views over a population."""
 
     a: str
     b: str
     c: str
     d: str
     population: str = "all"
-    reader: str | None = None
+    reader: str | None = None  # each one that reads all four if None
 
 
 class Analysis(Record, frozen=True):
-    """The section `analysis` of an experiment. `populations` names lists of question ids."""
+    """The section `analysis` of an experiment."""
 
     contrasts: tuple[DeclaredContrast, ...] = ()
     interactions: tuple[DeclaredInteraction, ...] = ()
-    populations: dict[str, tuple[str, ...]] = {}
+    populations: dict[str, tuple[str, ...]] = {}  # question ids by name
 
     @property
     def asked(self) -> tuple[str, ...]:
-        """The populations that contrasts and interactions are over, each once."""
+        """The populations of all contrasts and interactions, each once."""
         over = [contrast.population for contrast in self.contrasts] + [item.population for item in self.interactions]
         return tuple(dict.fromkeys(over))
 
@@ -65,9 +61,9 @@ ViewsOf = TypeVar("ViewsOf", DeclaredContrast, DeclaredInteraction)
 
 
 def resolve_analysis(analysis: Analysis, views: Sequence[str], readers: Mapping[str, Sequence[str]], where: str) -> Analysis:
-    """The section with the readers of every contrast named; ConfigurationError for what could never be reckoned.
+    """The section with every contrast's reader named; ConfigurationError for an analysis that can never be computed.
 
-    views: the frozen ones. readers: the views that each reads. Which populations there are, eval/ knows.
+    views: the frozen ones. readers: the views that each reads. Whether a population exists is checked in eval/.
     """
     for name, questions in analysis.populations.items():
         if name in ("", "all") or ":" in name:
@@ -96,7 +92,7 @@ def resolve_analysis(analysis: Analysis, views: Sequence[str], readers: Mapping[
 def _of_views(
     item: ViewsOf, named: Sequence[str], views: Sequence[str], readers: Mapping[str, Sequence[str]], where: str
 ) -> list[ViewsOf]:
-    """One copy for each reader that it is about."""
+    """One copy of `item` for each reader that it concerns."""
     if len(set(named)) < len(named):
         raise ConfigurationError(f"{where}: {_name(item)} names a view twice")
     for view in named:

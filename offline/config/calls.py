@@ -1,4 +1,4 @@
-"""What asks a model beside reading, as it is configured: extraction of facts, and query-time pipelines."""
+"""Configuration of model calls other than reading: fact extraction and query-time pipelines."""
 
 import re
 from collections.abc import Mapping
@@ -16,59 +16,49 @@ from offline.entity_keys import entity_key
 
 
 class CallPrompt(Record, frozen=True):
-    """What a model is told in one stage of an algorithm. `user` holds that stage's slots in braces."""
+    """The prompt of one stage of an algorithm."""
 
     system: str
-    user: str
+    user: str  # holds the stage's slots in braces
 
 
-# Statements of one call at most: the schema that its answer is held to names each of them.
+# The most statements in one call: the schema of its answer names each of them.
 MOST_STATEMENTS = 1_024
 
 
 class ExtractorNumbers(Record, frozen=True):
-    """How a model extracts facts from statements (extract/frontends/llm.py).
+    """Settings of extraction by a model (extract/frontends/llm.py)."""
 
-    statements: of one call. wave: calls made at once; the catalogue that they are shown is that of the wave before.
-    output_cap, input_cap: tokens of one call. constrained: hold answers to a JSON Schema while they are decoded; they are
-    validated either way. repair: ask once more, statement by statement, where validation failed. align: let the model map new
-    relation names to known ones. shown: names of the catalogue that a call is shown at most. Of the hybrid frontend,
-    examples: how many that agree make a form; conflicts: whether a form whose examples disagree is reviewed.
-    """
-
-    statements: int = 16
-    wave: int = 64
-    output_cap: int = 2_048
-    input_cap: int = 8_192
-    constrained: bool = True
-    repair: bool = True
-    align: bool = True
-    shown: int = 40
-    examples: int = 3
-    conflicts: bool = True
+    statements: int = 16  # in one call
+    wave: int = 64  # calls made at once; they are shown the catalogue of the wave before
+    output_cap: int = 2_048  # tokens of one call
+    input_cap: int = 8_192  # tokens of one call
+    constrained: bool = True  # hold answers to a JSON Schema while decoding; they are validated in any case
+    repair: bool = True  # ask again, one statement a call, where validation failed
+    align: bool = True  # let the model map new relation names to known ones
+    shown: int = 40  # the most catalogue names shown to a call
+    examples: int = 3  # hybrid frontend: agreeing examples that make a form
+    conflicts: bool = True  # hybrid frontend: let the model review a form whose examples disagree
 
 
 class ExtractorUse(ExtractorNumbers, frozen=True, kw_only=True):
-    """An extractor as an experiment names it: a reader, a prompt in configs/prompts, and a catalogue that a person edited."""
+    """An extractor as an experiment names it."""
 
-    reader: str | Reader
-    prompt: str = "extract"
-    catalogue: str | None = None
+    reader: str | Reader  # by name or in full
+    prompt: str = "extract"  # in configs/prompts
+    catalogue: str | None = None  # file of an edited catalogue
 
 
 class ExtractionPrompt(Record, frozen=True):
-    """The prompts of extraction by a model, one for each stage; their slots are those of `EXTRACTION_SLOTS`.
-
-    pronouns, negations: words that code goes by (extract/frontends/checks.py); none, if a language needs others.
-    """
+    """The prompts of extraction by a model, one for each stage, with the slots of `EXTRACTION_SLOTS`."""
 
     name: str
     extract: CallPrompt
     repair: CallPrompt
     align: CallPrompt
     review: CallPrompt
-    pronouns: tuple[str, ...] = ()
-    negations: tuple[str, ...] = ()
+    pronouns: tuple[str, ...] = ()  # words that extract/frontends/checks.py looks for; empty = no check
+    negations: tuple[str, ...] = ()  # the same
 
 
 # The slots that each of these prompts must hold.
@@ -81,18 +71,14 @@ EXTRACTION_SLOTS = {
 
 
 class EditedCatalogue(Record, frozen=True):
-    """Relations as a person arranged them: the names that extraction found, by the name that they shall have.
+    """Relations as edited by a person."""
 
-    of: digest of the catalogue that was edited (names.jsonl); empty for one written by hand, which may serve several runs and
-    so may list names that one of them does not have.
-    """
-
-    relations: dict[str, tuple[str, ...]]
-    of: str = ""
+    relations: dict[str, tuple[str, ...]]  # the names that extraction found, by their new name
+    of: str = ""  # digest of the edited names.jsonl; empty if written by hand for several runs, which may lack some names
 
 
 class Extractor(ExtractorNumbers, frozen=True, kw_only=True):
-    """The same, resolved."""
+    """An extractor with its reader, prompt and catalogue resolved."""
 
     reader: Reader
     prompt: ExtractionPrompt
@@ -100,29 +86,22 @@ class Extractor(ExtractorNumbers, frozen=True, kw_only=True):
 
 
 class PipelineNumbers(Record, frozen=True):
-    """Settings of query-time pipelines (spec §9; the papers' numbers where they name one).
+    """Settings of query-time pipelines (spec §9; the papers' numbers where they give one)."""
 
-    k: records or chunks retrieved. hops: planned hops at most. missing: what happens to a hop whose dependency has no answer:
-    it is skipped (the second paper's text), or ends the chain (its pseudo-code). foreign: what happens to candidates whose
-    position was not shown, whose entity does not stand in the record, or whose text is no part of it. output_cap: tokens of a
-    structured call; answer_cap: of a direct answer; input_cap: of any call. temperature, seed: of the one arm that samples;
-    each of its calls makes its own seed of this one. constrained: as in extraction.
-    """
-
-    k: int = 10
-    hops: int = 8
-    missing: Literal["skip", "stop"] = "skip"
-    foreign: Literal["drop", "keep"] = "drop"
-    output_cap: int = 1_024
-    answer_cap: int = 64
-    input_cap: int = 16_384
-    temperature: str = "0.7"
-    seed: int = 7
-    constrained: bool = True
+    k: int = 10  # records or chunks retrieved
+    hops: int = 8  # the most planned hops
+    missing: Literal["skip", "stop"] = "skip"  # hop without a dependency's answer: second paper's text, or pseudo-code
+    foreign: Literal["drop", "keep"] = "drop"  # candidates that are not what their record says (`Candidate.foreign`)
+    output_cap: int = 1_024  # tokens of a structured call
+    answer_cap: int = 64  # tokens of a direct answer
+    input_cap: int = 16_384  # tokens of any call
+    temperature: str = "0.7"  # of the one arm that samples
+    seed: int = 7  # of that arm; each call derives its own from it
+    constrained: bool = True  # as in extraction
 
 
 class PipelinePrompt(Record, frozen=True):
-    """The prompts of query-time pipelines, one for each kind of call; their slots are those of `PIPELINE_SLOTS`."""
+    """The prompts of query-time pipelines, one for each kind of call, with the slots of `PIPELINE_SLOTS`."""
 
     name: str
     candidates: CallPrompt
@@ -130,7 +109,7 @@ class PipelinePrompt(Record, frozen=True):
     decompose: CallPrompt
 
 
-# What vLLM raises a smaller temperature to.
+# vLLM raises smaller temperatures to this.
 LEAST_TEMPERATURE = Decimal("0.01")
 _DECIMAL = re.compile(r"(?:0|[1-9][0-9]?)(?:\.[0-9]{1,18})?")
 
@@ -139,19 +118,19 @@ PIPELINE_SLOTS = {"candidates": ("evidence", "question"), "choose": ("candidates
 
 
 class PipelineUse(PipelineNumbers, frozen=True):
-    """How an experiment runs pipelines. prompt: a name in configs/prompts; direct answers use the reader's own prompt."""
+    """The pipelines section as an experiment gives it."""
 
-    prompt: str = "pipelines"
+    prompt: str = "pipelines"  # in configs/prompts; direct answers use the reader's own prompt
 
 
 class PipelineSettings(PipelineNumbers, frozen=True, kw_only=True):
-    """The same, resolved."""
+    """The pipelines section with its prompt resolved."""
 
     prompt: PipelinePrompt
 
 
 def resolve_extractor(use: ExtractorUse, where: str) -> Extractor:
-    """The section with its reader, prompt and catalogue read; ConfigurationError for what cannot be used."""
+    """The section with its reader, prompt and catalogue read; ConfigurationError for values that cannot be used."""
     beside = Path(where).parent
     reader = use.reader if isinstance(use.reader, Reader) else load_yaml(find_config("readers", use.reader, beside), Reader)
     numbers = {name: getattr(use, name) for name in ExtractorNumbers.__struct_fields__}
@@ -163,7 +142,7 @@ def resolve_extractor(use: ExtractorUse, where: str) -> Extractor:
         _check_catalogue(edited, f"{where}: extractor: the catalogue {use.catalogue}")
     prompt = load_yaml(find_config("prompts", use.prompt, beside), ExtractionPrompt)
     _check_slots(prompt, EXTRACTION_SLOTS, where)
-    # A call's own cap counts; this is the largest, and what an input may have is bounded twice.
+    # Calls set their own output cap, up to this one; an input is bounded by the reader's cap and by the extractor's.
     reader = _for_calls(reader, use.output_cap, use.input_cap)
     check_reader(reader, f"{where}: extractor")
     return Extractor(
@@ -175,24 +154,23 @@ def resolve_extractor(use: ExtractorUse, where: str) -> Extractor:
 
 
 def _check_catalogue(edited: EditedCatalogue, where: str) -> None:
-    """ConfigurationError for a relation without a name."""
     for relation in edited.relations:
         named = entity_key(relation) and relation == " ".join(relation.split())
         check(bool(named), f"{where} has a relation {relation!r}: give it a name of letters or digits with single blanks")
 
 
 def _for_calls(reader: Reader, output_cap: int, input_cap: int) -> Reader:
-    """A reader as the calls of an algorithm use it; no certificate is made of those."""
+    """A reader with the caps of an algorithm's calls, which get no certificate."""
     return msgspec.structs.replace(reader, output_cap=output_cap, input_cap=min(reader.input_cap, input_cap), probe=UNSET)
 
 
 def pipeline_reader(reader: Reader, settings: PipelineNumbers) -> Reader:
-    """A reader as its pipelines call it."""
+    """The reader as its pipelines call it."""
     return _for_calls(reader, max(settings.output_cap, settings.answer_cap), settings.input_cap)
 
 
 def resolve_pipelines(use: PipelineUse, where: str) -> PipelineSettings:
-    """The section with its prompt read; ConfigurationError for what cannot be used."""
+    """The section with its prompt read; ConfigurationError for values that cannot be used."""
     numbers = {name: getattr(use, name) for name in PipelineNumbers.__struct_fields__}
     for name in ("k", "hops", "output_cap", "answer_cap", "input_cap"):
         check(numbers[name] > 0, f"{where}: pipelines: {name} must be positive")
@@ -207,7 +185,7 @@ def resolve_pipelines(use: PipelineUse, where: str) -> PipelineSettings:
 
 
 def _check_slots(prompt: ExtractionPrompt | PipelinePrompt, slots: Mapping[str, tuple[str, ...]], where: str) -> None:
-    """ConfigurationError for a prompt whose `user` lacks a slot: its calls would be made without what they are about."""
+    """ConfigurationError for a prompt whose `user` lacks a slot."""
     for call, names in slots.items():
         for name in names:
             check(

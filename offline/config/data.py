@@ -1,4 +1,4 @@
-"""The data section of an experiment: one of the kinds that the modules of offline/loaders define, told apart by its tag."""
+"""The data section of an experiment: a tagged union of the kinds that offline/loaders defines."""
 
 from functools import reduce
 from importlib import import_module
@@ -12,5 +12,5 @@ for _kind in KINDS:
 
 if TYPE_CHECKING:
     Data = DataSection
-else:  # msgspec decodes tagged records by a closed union of them.
+else:  # msgspec decodes tagged records through a closed union
     Data = reduce(or_, DataSection.__subclasses__())

@@ -1,7 +1,7 @@
-"""Experiments: what the user wants, as typed configuration; resolved, it holds everything a run needs.
+"""Experiments as typed configuration; a resolved one holds everything that a run needs.
 
-An experiment file names its grammar, prompt and readers; resolving replaces each name by its content, so that a run
-folder explains itself and no later edit of configs/ can change what a run says.
+Resolving replaces the names of grammar, prompt and readers by their content: a run folder explains itself, and no later edit of
+configs/ can change what it says.
 """
 
 from pathlib import Path
@@ -20,48 +20,40 @@ from offline.config.yaml import check, check_numbers, find_config, load_yaml
 
 
 class Prompt(Record, frozen=True):
-    """What a reader is told. `user` holds `{evidence}` and `{question}`; `heading` opens the evidence text."""
+    """A reader's prompt."""
 
     name: str
     system: str
-    user: str
-    heading: str
-    no_evidence: str
+    user: str  # holds `{evidence}` and `{question}`
+    heading: str  # first line of the evidence text
+    no_evidence: str  # in place of an empty evidence text
 
 
 class ReaderUse(Record, frozen=True):
-    """A reader by name or in full, the views that it reads, and the pipelines that it serves (extract/pipelines).
+    """A reader, the views that it reads, and the pipelines that it serves (extract/pipelines)."""
 
-    views: all frozen ones if left out; none may be named only where pipelines are.
-    """
-
-    use: str | Reader
-    views: tuple[str, ...] | UnsetType = UNSET
+    use: str | Reader  # by name or in full
+    views: tuple[str, ...] | UnsetType = UNSET  # all frozen ones if unset; may be empty only where pipelines are named
     output_cap: int | None = None
     batch_size: int | None = None
     pipelines: tuple[str, ...] = ()
 
 
 class ViewSettings(Record, frozen=True):
-    """Settings of the views; a regime gives the defaults (`REGIMES`).
+    """Settings of the views; a regime gives the defaults (`REGIMES`)."""
 
-    `budget`: characters of evidence, heading included, -1 for no limit. `unresolved_percent`: the share of the budget that
-    unresolved records may take when it binds. `hops`: depth 0 to hops-1 of subjects. `k`: facts a retrieval view ranks.
-    `length_unit`: what random_disjoint matches, characters or tokens of the first configured reader.
-    """
-
-    budget: int = 60_000
-    unresolved_percent: int = 25
-    hops: int = 5
-    k: int = 100
+    budget: int = 60_000  # characters of evidence, heading included; -1 = no limit
+    unresolved_percent: int = 25  # share of the budget for unresolved records when it binds
+    hops: int = 5  # subjects at depth 0 to hops-1 are expanded
+    k: int = 100  # facts or statements that a retrieval view ranks
     seed: int = 7
-    length_unit: Literal["characters", "tokens"] = "characters"
+    length_unit: Literal["characters", "tokens"] = "characters"  # of random_disjoint; tokens are the first reader's
     tokenizer: Literal["ascii", "unicode"] = "ascii"
     incomplete_parse: Literal["raw_history", "keep"] = "keep"
     empty_selection: Literal["raw_history", "latest_state"] = "raw_history"
 
 
-# The two regimes of the compiler paper (spec §5). The output cap belongs to the readers of the grid.
+# The two regimes of the compiler paper (spec §5). The output cap is a setting of readers.
 REGIMES: dict[str, ViewSettings] = {
     "shared": ViewSettings(),
     "grid": ViewSettings(budget=-1, incomplete_parse="raw_history", empty_selection="latest_state"),
@@ -70,7 +62,7 @@ REGIME_OUTPUT_CAPS = {"shared": 64, "grid": 32}
 
 
 class ViewOverrides(Record, frozen=True):
-    """The settings that an experiment changes against its regime."""
+    """The settings in which an experiment differs from its regime."""
 
     budget: int | None = None
     unresolved_percent: int | None = None
@@ -84,30 +76,25 @@ class ViewOverrides(Record, frozen=True):
 
 
 class RetrievalNumbers(Record, frozen=True):
-    """Numbers of the retrieval views beside fact_bm25; the compiler paper's (appendices C and I).
+    """Numbers of the retrieval views other than fact_bm25: the compiler paper's (appendices C and I)."""
 
-    `chunk_tokens`: tokens of a chunk, or the encoder's window, if that is smaller. `chunk_k`: chunks shown. `candidates`: what
-    a reranker scores, and how deep rankings are fused. `rrf`: the constant of reciprocal rank fusion. `windows`: sliding
-    windows shown, out of `window_candidates`.
-    """
-
-    chunk_tokens: int = 512
-    chunk_k: int = 10
-    candidates: int = 100
-    rrf: int = 60
-    windows: int = 24
-    window_candidates: int = 64
+    chunk_tokens: int = 512  # tokens of a chunk, within the encoder's window
+    chunk_k: int = 10  # chunks shown
+    candidates: int = 100  # passages that a reranker scores, and the depth of fused rankings
+    rrf: int = 60  # constant of reciprocal rank fusion
+    windows: int = 24  # sliding windows shown
+    window_candidates: int = 64  # sliding windows to choose from
 
 
 class RetrievalUse(RetrievalNumbers, frozen=True):
-    """How an experiment retrieves: its embedding model and its reranker, by name or in full."""
+    """The retrieval section as an experiment gives it: its models by name or in full."""
 
     encoder: str | Encoder | None = None
     reranker: str | Reranker | None = None
 
 
 class RetrievalSettings(RetrievalNumbers, frozen=True):
-    """The same, resolved."""
+    """The retrieval section with its models resolved."""
 
     encoder: Encoder | None = None
     reranker: Reranker | None = None
@@ -139,12 +126,12 @@ class ReaderPlan(Record, frozen=True):
 
     @property
     def answered(self) -> tuple[str, ...]:
-        """All that it answers questions through: its views, then its pipelines."""
+        """Everything that it answers questions through: its views, then its pipelines."""
         return (*self.views, *(self.pipelines or ()))
 
 
 class ResolvedExperiment(Record, frozen=True):
-    """An experiment with every name replaced by its content; what a run folder's experiment.yaml holds."""
+    """An experiment with every name replaced by its content, as a run folder's experiment.yaml stores it."""
 
     name: str
     data: Data
@@ -168,7 +155,7 @@ class ResolvedExperiment(Record, frozen=True):
 
     @property
     def answered(self) -> tuple[str, ...]:
-        """All that questions are answered through: the views, then the pipelines."""
+        """Everything that questions are answered through: the views, then the pipelines."""
         return (*self.views, *self.served)
 
 
@@ -180,7 +167,7 @@ def _plan(use: ReaderUse, experiment: Experiment, where: str) -> ReaderPlan:
         output_cap=own_cap if use.output_cap is None else use.output_cap,
         batch_size=reader.batch_size if use.batch_size is None else use.batch_size,
     )
-    # An empty list of views meant all of them before there were pipelines.
+    # Without pipelines an empty list means all views, as it did before there were any.
     views = () if use.pipelines and use.views == () else use.views or experiment.views
     check_reader(reader, where)
     check(_is_file_name(reader.name), f"{where}: reader name {reader.name!r} must be letters, digits, '.', '_' and '-'")
@@ -201,7 +188,7 @@ def _plan(use: ReaderUse, experiment: Experiment, where: str) -> ReaderPlan:
 
 
 def _extractor(experiment: Experiment, where: str) -> Extractor | UnsetType:
-    """The extractor section, resolved; ConfigurationError where the frontend and the section do not go together."""
+    """The extractor section, resolved; ConfigurationError if the frontend and the section contradict each other."""
     kind, use = experiment.frontend.kind, experiment.extractor
     if use is UNSET:
         check(kind not in ("llm", "hybrid"), f"{where}: the {kind} frontend needs a model: `extractor: {{reader: NAME}}`")
@@ -219,7 +206,6 @@ def _pipelines(experiment: Experiment, where: str) -> PipelineSettings | UnsetTy
 
 
 def _retrieval(use: RetrievalUse, where: str) -> RetrievalSettings:
-    """The retrieval section with its models' files read."""
     beside = Path(where).parent
     encoder, reranker = use.encoder, use.reranker
     if isinstance(encoder, str):
@@ -242,13 +228,13 @@ def _retrieval(use: RetrievalUse, where: str) -> RetrievalSettings:
 
 
 def _is_file_name(name: str) -> bool:
-    """Whether a name can be a file's and a folder's: letters, digits and ._-, neither hidden nor one of a run's own files."""
+    """True for a usable file and folder name: ASCII letters, digits and ._-, not hidden, unlike a run's own files."""
     plain = all(c.isascii() and (c.isalnum() or c in "._-") for c in name)
     return bool(name) and plain and not name.startswith(".") and not name.endswith((".json", ".jsonl"))
 
 
 def _settings(experiment: Experiment, where: str) -> ViewSettings:
-    """The regime's settings with the experiment's own in their place."""
+    """The regime's settings, overridden by the experiment's."""
     own = {key: value for key, value in msgspec.structs.asdict(experiment.settings).items() if value is not None}
     settings = msgspec.structs.replace(REGIMES[experiment.regime], **own)
     check(settings.budget == -1 or settings.budget > 0, f"{where}: budget must be positive, or -1 for no limit")
@@ -258,7 +244,6 @@ def _settings(experiment: Experiment, where: str) -> ViewSettings:
 
 
 def _views(experiment: Experiment, where: str) -> tuple[str, ...]:
-    """The names of the views."""
     check(len(set(experiment.views)) == len(experiment.views) > 0, f"{where}: views must be given, each once")
     for view in experiment.views:
         check(_is_file_name(view), f"{where}: view name {view!r} must be letters, digits, '.', '_' and '-'")
@@ -267,13 +252,13 @@ def _views(experiment: Experiment, where: str) -> tuple[str, ...]:
 
 
 def _data(data: Data, where: str) -> Data:
-    """The data section without its path: the run records the source's sha256 instead of a place on this machine."""
+    """The data section without its path: a run records the source's sha256, not a place on this machine."""
     data.check(where)
     return data if data.drawn else msgspec.structs.replace(data, path=None)
 
 
 def _grammar(frontend: Frontend, where: str) -> GrammarForms | None:
-    """The forms of the grammar frontend, None for another frontend."""
+    """The forms of the grammar frontend; None for another frontend."""
     if frontend.kind != "grammar":
         return None
     check(frontend.grammar is not None, f"{where}: the grammar frontend needs `grammar`, a name in configs/grammars")
@@ -281,7 +266,6 @@ def _grammar(frontend: Frontend, where: str) -> GrammarForms | None:
 
 
 def _prompt(name: str, where: str) -> Prompt:
-    """The prompt called `name`."""
     prompt = load_yaml(find_config("prompts", name, Path(where).parent), Prompt)
     check(
         "{evidence}" in prompt.user and "{question}" in prompt.user,
@@ -292,7 +276,6 @@ def _prompt(name: str, where: str) -> Prompt:
 
 
 def _plans(experiment: Experiment, where: str) -> tuple[ReaderPlan, ...]:
-    """The readers, with what each of them reads."""
     plans = tuple(_plan(use, experiment, where) for use in experiment.readers)
     names = [plan.reader.name for plan in plans]
     check(len(set(names)) == len(names), f"{where}: two readers share a name")
@@ -300,7 +283,7 @@ def _plans(experiment: Experiment, where: str) -> tuple[ReaderPlan, ...]:
 
 
 def _analysis(experiment: Experiment, plans: tuple[ReaderPlan, ...], where: str) -> Analysis | UnsetType:
-    """The analysis section, resolved: it compares only what readers answer through."""
+    """The analysis section, resolved; it can compare whatever readers answer through."""
     if experiment.analysis is UNSET:
         return UNSET
     answered = {plan.reader.name: plan.answered for plan in plans}
@@ -309,9 +292,9 @@ def _analysis(experiment: Experiment, plans: tuple[ReaderPlan, ...], where: str)
 
 
 def resolve(experiment: Experiment, limit: int | None, where: str) -> ResolvedExperiment:
-    """The experiment with its grammar, prompt and readers filled in; ConfigurationError for what cannot be.
+    """The experiment with its grammar, prompt and readers filled in; ConfigurationError if that is impossible.
 
-    `where` is the experiment's file: it names the place in errors, and files that it names may lie beside it.
+    `where`: the experiment's file, named in errors; the files that it names may lie beside it.
     """
     check(_is_file_name(experiment.name), f"{where}: name {experiment.name!r} must be letters, digits, '.', '_' and '-'")
     check(limit is None or limit > 0, f"{where}: --limit must be at least 1")

@@ -1,23 +1,19 @@
-"""Configuration of the frontend: how statements become triples."""
+"""Configuration of the frontend, which turns statements into triples."""
 
 from offline.canonical import Record
 
 
 class Frontend(Record, frozen=True):
-    """How statements become triples. `grammar` names the forms of the grammar frontend."""
+    """The section `frontend` of an experiment."""
 
     kind: str = "grammar"
-    grammar: str | None = None
+    grammar: str | None = None  # name of the grammar frontend's forms
 
 
 class GrammarForms(Record, frozen=True):
-    """The sentence forms of one grammar.
-
-    `relations` maps a relation name to forms with `{subject}` and `{object}`; `no_fact` and `unresolved` list forms, plain
-    sentences or with `{any}` in them, whose texts carry no fact, or must be left to the reader.
-    """
+    """The sentence forms of one grammar."""
 
     name: str
-    relations: dict[str, tuple[str, ...]]
-    no_fact: tuple[str, ...] = ()
-    unresolved: tuple[str, ...] = ()
+    relations: dict[str, tuple[str, ...]]  # by relation, forms with `{subject}` and `{object}`
+    no_fact: tuple[str, ...] = ()  # forms of texts without a fact, plain or with `{any}`
+    unresolved: tuple[str, ...] = ()  # the same for texts that are left to the reader

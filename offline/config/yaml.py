@@ -1,6 +1,6 @@
-"""Configuration files: YAML to typed records and back, and where the shipped ones lie.
+"""Configuration files: YAML to typed records and back, and the place of the shipped ones.
 
-Reading is strict: a key given twice, an unknown field or a value of the wrong type is an error that names its place.
+Reading is strict: a repeated key, an unknown field or a value of the wrong type is an error that names its place.
 """
 
 import difflib
@@ -20,7 +20,7 @@ T = TypeVar("T")
 
 
 class _UniqueKeys(yaml.SafeLoader):
-    """YAML that refuses a key given twice, and the merge key, which can hide one; a date stays the text that it is."""
+    """YAML that refuses repeated keys, and the merge key, which can hide one; dates stay text."""
 
     yaml_implicit_resolvers = {
         first: [(tag, form) for tag, form in forms if tag != "tag:yaml.org,2002:timestamp"]
@@ -49,8 +49,8 @@ def parse_yaml(text: str, kind: type[T], where: str) -> T:
         place = f", line {mark.line + 1}" if mark else ""
         raise ConfigurationError(f"{where}{place}: {problem}") from error
     except (ValueError, LookupError, AttributeError, TypeError, RecursionError) as error:
-        # A date that is none, a tag that does not fit its value, a list nested too deeply: PyYAML lets these through.
-        raise ConfigurationError(f"{where}: not a value that YAML can give: {type(error).__name__}: {error}") from error
+        # Not wrapped by PyYAML: an impossible date, a tag that does not fit its value, a list nested too deeply.
+        raise ConfigurationError(f"{where}: not valid YAML: {type(error).__name__}: {error}") from error
     try:
         value = msgspec.convert(raw, kind)
         encode(value)  # everything that is configured must have canonical bytes
@@ -61,12 +61,12 @@ def parse_yaml(text: str, kind: type[T], where: str) -> T:
     return value
 
 
-# What C's int holds: libraries and engines take no larger numbers, and no list, cap or time limit needs one.
+# The largest C int: libraries and engines take no larger number, and no list, cap or time limit needs one.
 LARGEST = (1 << 31) - 1
 
 
 def check_numbers(value: Any, where: str) -> None:
-    """ConfigurationError for a whole number beyond ±`LARGEST` in what a configuration is made of; a seed may be any."""
+    """ConfigurationError for an integer beyond ±`LARGEST` in a configuration's plain values; seeds are exempt."""
     if isinstance(value, int) and abs(value) > LARGEST:
         raise ConfigurationError(f"{where}: {value} is too large; numbers go up to {LARGEST}")
     if isinstance(value, Mapping):
@@ -88,14 +88,14 @@ def _hint(message: str, kind: type[Any]) -> str:
     if "unknown field" not in message:
         return ""
     unknown = message.split("`")[1]
-    # msgspec gives a place for what lies inside another record; without one it is the outermost, whose fields are known.
+    # msgspec gives no place for the outermost record, so an unknown field without a place is one of that record.
     structs = _structs(kind, set()) if " - at " in message else {kind}
     known = sorted({field for struct in structs for field in struct.__struct_fields__})
     close = difflib.get_close_matches(unknown, known, n=1)
     return f"; did you mean `{close[0]}`?" if close else "; remove it"
 
 
-# What msgspec says of a value that is none of a list, or of a record that does not say which kind it is; and where.
+# msgspec's messages, with the place, for a value outside a list of choices and for a record without its tag.
 _NO_CHOICE = re.compile(
     r"(Invalid (enum )?value '?(?P<value>.*?)'?|.* missing required field `(?P<field>\w+)`) - at `\$(?P<path>\S*)`", re.DOTALL
 )
@@ -103,7 +103,7 @@ _STEP = re.compile(r"\.(\w+)|\[[^]]*\]")
 
 
 def _choices(message: str, kind: type[Any]) -> str:
-    """The values that can stand where msgspec's message finds another one, or none, if they are a list or kinds of records."""
+    """The known values, if msgspec's message is about a place that takes one of a list or one kind of record; else nothing."""
     found = _NO_CHOICE.fullmatch(message)
     if found is None:
         return ""
@@ -122,7 +122,7 @@ def _each(kind: inspect.Type) -> tuple[inspect.Type, ...]:
 
 
 def _inside(kind: inspect.Type, field: str) -> Iterator[inspect.Type]:
-    """The types of a field of a type, its tag a list of one value; field "": an item's of a list, a value's of a map."""
+    """The types of a field of a type (a tag is a list of one value); field "": of a list's items or a map's values."""
     for one in _each(kind):
         if isinstance(one, inspect.StructType):
             yield from (own.type for own in one.fields if own.encode_name == field)
@@ -164,9 +164,9 @@ def configs_folder() -> Path:
 
 
 def find_config(folder: str, name: str, beside: Path = Path()) -> Path:
-    """The file of a configuration given as a path or as the name of a shipped one; ConfigurationError if there is none.
+    """The file of a configuration given as a path or by the name of a shipped one; ConfigurationError if there is none.
 
-    A relative path is looked for from `beside`, the folder of the file that names it, then from the working folder.
+    A relative path is tried from `beside`, the folder of the file that names it, then from the working folder.
     """
     given = Path(name)
     for path in (beside / given, given):
@@ -180,7 +180,7 @@ def find_config(folder: str, name: str, beside: Path = Path()) -> Path:
 
 
 class _Dumper(yaml.SafeDumper):
-    """YAML that quotes every text with a line break of its own kind, which PyYAML would not read back from other styles."""
+    """YAML that double-quotes texts with line breaks that PyYAML would not read back from another style."""
 
 
 def _represent_text(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:

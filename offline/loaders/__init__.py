@@ -1,7 +1,7 @@
-"""Loaders: raw rows to histories and questions. None of them parses an answer column; eval/ reads that one apart.
+"""Loaders: raw rows to histories and questions. None parses an answer column; eval/ reads that separately.
 
-A kind of data is one module here, named after it: its section of an experiment, a `DataSection`, and its loader, a function
-`load_KIND(data, source) -> Loaded`. `coldread.loaders` is the entry point group of others.
+A module here defines the kind of data that it is named after: a `DataSection` (its section of an experiment) and a loader
+`load_KIND(data, source) -> Loaded`. Other packages declare loaders in the entry point group `coldread.loaders`.
 """
 
 from collections import Counter
@@ -26,26 +26,23 @@ class Loaded:
 
 
 class DataSection(Record, frozen=True):
-    """The data section of an experiment; each kind of data has its own, told apart by its tag."""
+    """The data section of an experiment; its tag tells the kinds of data apart."""
 
-    # Drawn from its seed: there are no raw rows.
-    drawn: ClassVar[bool] = False
-    # There is nowhere to take raw rows from but a file.
-    needs_file: ClassVar[bool] = False
-    # The shipped grammar that fits its statements.
-    grammar: ClassVar[str | None] = None
+    drawn: ClassVar[bool] = False  # drawn from a seed, without raw rows
+    needs_file: ClassVar[bool] = False  # raw rows come only from a file
+    grammar: ClassVar[str | None] = None  # the shipped one that fits its statements
 
     @property
     def rows(self) -> tuple[str, ...]:
-        """The rows to keep, by name; all if none is named."""
+        """Names of the rows to keep; all rows if empty."""
         return ()
 
     def hub(self) -> RawSource | None:
-        """The data set on the hub that it comes from, unless a file of it is given."""
+        """The data set on the hub that it comes from, unless a file is given."""
         return None
 
     def check(self, where: str) -> None:
-        """ConfigurationError for numbers that no data could have; `where` names the experiment's file."""
+        """ConfigurationError for impossible numbers; `where` names the experiment's file."""
 
 
 class PluginData(DataSection, frozen=True, tag="plugin", tag_field="kind"):
@@ -57,7 +54,7 @@ class PluginData(DataSection, frozen=True, tag="plugin", tag_field="kind"):
     rows: tuple[str, ...] = ()
 
 
-# Our own kinds of data: the modules here but the one that reads rows.
+# The built-in kinds of data: every module here except raw.
 KINDS = tuple(module.name for module in iter_modules(__path__) if module.name != "raw")
 Loader = Callable[[Any, RawSource | None], Loaded]
 LOADERS: Registry[Loader] = Registry(
@@ -71,9 +68,9 @@ def kind_of(data: DataSection) -> str:
 
 
 def load(data: DataSection, source: RawSource | None, limit: int | None) -> Loaded:
-    """Load, keep the named rows, then the first `limit` questions of each row; histories without a question go."""
+    """Load the named rows and the first `limit` questions of each; drop histories without a question."""
     if isinstance(data, PluginData) and data.loader in LOADERS.built_in():
-        raise ConfigurationError(f"the loader {data.loader!r} is built in, no plug-in; write `kind: {data.loader}`")
+        raise ConfigurationError(f"the loader {data.loader!r} is built in, not a plug-in; write `kind: {data.loader}`")
     loaded = LOADERS.get(kind_of(data))(data, source)
     try:
         _check(loaded)
@@ -93,14 +90,14 @@ def load(data: DataSection, source: RawSource | None, limit: int | None) -> Load
 
 
 def _place(source: RawSource | None) -> str:
-    """The file of the raw rows, or their place on the hub, to open an error with; nothing for data that is drawn."""
+    """The source of the raw rows, to open an error message with; empty for drawn data."""
     if source is None:
         return ""
     return f"{source.path or f'{source.repository}@{source.revision}'}: "
 
 
 def _check(loaded: Loaded) -> None:
-    """What every loader must hold to, a third party's too."""
+    """DataError unless a loader, built in or not, keeps its contract."""
     for name, ids in (("history", [h.id for h in loaded.histories]), ("question", [q.id for q in loaded.questions])):
         if repeated := [i for i, n in Counter(ids).items() if n > 1]:
             raise DataError(
@@ -111,7 +108,7 @@ def _check(loaded: Loaded) -> None:
     known = {history.id for history in loaded.histories}
     for question in loaded.questions:
         if question.history not in known:
-            raise DataError(f"question {question.id!r} asks about the history {question.history!r}, which is not there")
+            raise DataError(f"question {question.id!r} asks about the history {question.history!r}, which does not exist")
         if not question.text.strip():
             raise DataError(f"question {question.id!r} is empty")
     for history in loaded.histories:

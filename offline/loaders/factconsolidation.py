@@ -16,8 +16,8 @@ from offline.loaders import DataSection, Loaded
 from offline.loaders.raw import Columns, RawRow, RawSource
 from offline.records import History, HopClass, Question, Statement
 
-# The serial, a dot and one space; the text may hold ". " itself, so nothing but the line's start is looked at.
-# Eighteen digits are more than any history has, and fit 64 bits.
+# The serial, a dot and one space. The text may hold ". " itself, so only the line's start counts. Eighteen digits are more than
+# any history has, and fit 64 bits.
 _STATEMENT = re.compile(r"([0-9]{1,18})\. (.*)", re.DOTALL)
 _SOURCE = re.compile(r"(?P<stem>.*?)_(?P<hops>sh|mh)(?:_(?P<length>[^_]+))?$")
 
@@ -45,7 +45,7 @@ class FactConsolidationData(DataSection, frozen=True, tag="factconsolidation", t
 
 @dataclass(frozen=True)
 class RowNames:
-    """How one row and its questions are called in a run."""
+    """The names of one row and its questions in a run."""
 
     row: str
     hop_class: HopClass
@@ -55,17 +55,16 @@ class RowNames:
 
 
 class Metadata(msgspec.Struct):
-    """What a row's metadata says of names; the other fields are skipped."""
+    """The names in a row's metadata; other fields are skipped."""
 
     source: str | None = None
     qa_pair_ids: list[str] | None = None
 
 
 def named_rows(source: RawSource, columns: Columns) -> Iterator[tuple[RawRow, RowNames]]:
-    """The rows with their names and question ids: the same ones whichever columns are read.
+    """The rows with their names and question ids, which do not depend on the columns read.
 
-    A source name that occurs twice gets its row number added, and every question id starts with its row's name, so that
-    no two rows can collide.
+    Names and ids are unique: a repeated source name gets its row number, and every question id starts with its row's name.
     """
     seen: set[str] = set()
     for number, row in enumerate(source.rows({**columns, "questions": list[str], "metadata": Metadata})):

@@ -27,7 +27,7 @@ class PlainData(DataSection, frozen=True, tag="plain", tag_field="kind"):
 
 
 class PlainStatement(msgspec.Struct, forbid_unknown_fields=True):
-    """A statement that gives its position or its time."""
+    """A statement with its position or its time, or neither."""
 
     text: str
     position: int | None = None
@@ -35,7 +35,7 @@ class PlainStatement(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class PlainQuestion(msgspec.Struct, forbid_unknown_fields=True):
-    """A question. Its answers stay undecoded bytes here; eval/ reads them from the same rows."""
+    """A question. Its answers stay undecoded bytes here; only eval/ reads them."""
 
     id: str
     text: str
@@ -44,7 +44,7 @@ class PlainQuestion(msgspec.Struct, forbid_unknown_fields=True):
 
 
 def question_id(history: str, question: str) -> str:
-    """A question's id in a run: two histories may both have a question `0`."""
+    """A question's id in a run, unique even where two histories have a question `0`."""
     return f"{history}/{question}"
 
 

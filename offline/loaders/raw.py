@@ -1,8 +1,7 @@
 """Raw rows from a JSON or JSONL file (also gzipped), a Parquet file or the hub, one column selection at a time.
 
-A caller names the columns it may see and their types; what the types do not name is skipped by the JSON decoder (a column
-file is not even read) and never becomes a Python value. That is how offline/ stays unable to see an answer while eval/
-reads the answers of the same rows.
+A caller names the columns it may see and their types. All others are skipped by the decoder (or not read from a column file)
+and never become Python values, so offline/ cannot see an answer while eval/ reads the answers of the same rows.
 """
 
 import codecs
@@ -20,20 +19,17 @@ import msgspec
 from offline.canonical import file_digest, read_bytes
 from offline.errors import ConfigurationError, DataError, StorageError, needs
 
-# Column names and the types that their values must have.
+# Column names and the types of their values.
 Columns = Mapping[str, Any]
 
 COMMIT = re.compile(r"[0-9a-f]{40}")
 JSON_LINES = (".jsonl", ".ndjson")
-# What msgspec raises for bytes that are not the JSON asked for; the last one for brackets nested too deeply.
+# msgspec's errors for malformed JSON; the last one is for brackets nested too deeply.
 _MALFORMED = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
 
 def contents(path: Path, data: bytes) -> tuple[str, bytes]:
-    """The form of a file, the end of its name without `.gz`, and its text: unpacked, without a byte order mark.
-
-    data: the file as it lies there. DataError for half a gzip file.
-    """
+    """The file's suffix without `.gz`, and its `data` unpacked, without a byte order mark; DataError for a broken gzip file."""
     name = path.name.lower()
     if name.endswith(".gz"):
         name = name.removesuffix(".gz")
@@ -45,7 +41,7 @@ def contents(path: Path, data: bytes) -> tuple[str, bytes]:
 
 
 def json_lines(path: Path, data: bytes) -> Iterator[tuple[str, bytes]]:
-    """The lines that are not blank, each with its place for errors. Only \\n ends a line: a text may hold U+2028."""
+    """The non-blank lines, each with its place for errors. Only \\n ends a line: a text may hold U+2028."""
     for number, line in enumerate(data.split(b"\n"), 1):
         if line.strip():
             yield f"{path}, line {number}", line
@@ -53,10 +49,10 @@ def json_lines(path: Path, data: bytes) -> Iterator[tuple[str, bytes]]:
 
 @dataclass(frozen=True)
 class RawRow:
-    """One raw row: `where` names it for errors, `values` holds the selected columns."""
+    """One raw row."""
 
-    where: str
-    values: dict[str, Any]
+    where: str  # its name in errors
+    values: dict[str, Any]  # the selected columns
 
     def need(self, column: str) -> Any:
         """A column's value; DataError if the row lacks it."""
@@ -68,7 +64,7 @@ class RawRow:
 
 @dataclass(frozen=True)
 class RawSource:
-    """Where raw rows come from: a local file, or a hub data set at a commit. `identity` says which, without a path."""
+    """The source of raw rows: a local file, or a hub data set at a commit."""
 
     path: Path | None = None
     repository: str = ""
@@ -76,13 +72,13 @@ class RawSource:
     split: str = ""
 
     def identity(self) -> dict[str, str]:
-        """What the run records of its source: sha256 and size of the file, or repository, revision and split."""
+        """The source as a run records it: sha256 and size of the file, or repository, revision and split."""
         if self.path is None:
             return {"repository": self.repository, "revision": self.revision, "split": self.split}
         return {"sha256": file_digest(self.path), "size": str(self.path.stat().st_size)}
 
     def cache_folders(self) -> tuple[str, ...]:
-        """Names of the folders where the hub's client and the datasets library (in snake case) keep copies of the data set."""
+        """Names of the folders where the hub client and the datasets library (in snake case) cache the data set."""
         owner, _, name = self.repository.rpartition("/")
         snake = re.sub(r"([a-z\d])([A-Z])", r"\1_\2", re.sub(r"([A-Z]+)([A-Z][a-z])", r"\1_\2", name)).lower()
         return (f"datasets--{owner}--{name}", f"{owner}___{snake}", f"{owner}___{name}")
@@ -150,7 +146,7 @@ def _row_type(columns: tuple[tuple[str, Any], ...]) -> type[msgspec.Struct]:
 
 def _surrogate_hint(data: bytes, error: Exception) -> str:
     surrogate = b"\\ud" in data.lower() and not isinstance(error, msgspec.ValidationError)
-    return "; a \\ud… escape without its pair (a lone surrogate) is no character" if surrogate else ""
+    return "; a \\ud… escape without its pair (a lone surrogate) is not a character" if surrogate else ""
 
 
 def _select(data: bytes, columns: Columns, where: str) -> RawRow:

@@ -1,7 +1,7 @@
 """A seeded stream in the project's own wording: overwritten facts, distractors, questions of one to four hops.
 
-The world is drawn here; which answer is right is simulated elsewhere (eval/labels), from the events and the plans, by
-code that shares nothing with the graph. The sentence forms are those of configs/grammars/synthetic.yaml.
+Right answers are simulated in eval/labels, from events and plans, by code that shares nothing with the graph. The sentence
+forms are those of configs/grammars/synthetic.yaml.
 """
 
 import random
@@ -33,7 +33,7 @@ class SyntheticData(DataSection, frozen=True, tag="synthetic", tag_field="kind")
     rows: tuple[str, ...] = ()
 
     def check(self, where: str) -> None:
-        """ConfigurationError unless a size and a question are asked for."""
+        """ConfigurationError unless there is at least one size and one question."""
         check(
             self.questions > 0 and len(self.statements) > 0,
             f"{where}: synthetic data needs at least one size in statements and one question",
@@ -42,13 +42,13 @@ class SyntheticData(DataSection, frozen=True, tag="synthetic", tag_field="kind")
 
 @dataclass(frozen=True)
 class Relation:
-    """A relation of the synthetic world: kinds of its ends, share of subjects that have it, phrase in a question."""
+    """A relation of the synthetic world."""
 
     name: str
-    subject: str
-    object: str
-    share: float
-    phrase: str
+    subject: str  # kind of entity
+    object: str  # kind of entity
+    share: float  # of the subjects that have it
+    phrase: str  # in a question
 
 
 RELATIONS = (
@@ -63,8 +63,7 @@ RELATIONS = (
 )
 _BY_NAME = {relation.name: relation for relation in RELATIONS}
 
-# Entities of each kind for each statement of the stream. With the shares above, and a key stated 1.6 times on average,
-# they fill it.
+# Entities of each kind per statement: with the shares above, and a key stated 1.6 times on average, they fill the stream.
 _DENSITY = {"person": 0.28, "company": 0.09, "city": 0.07, "region": 0.02, "language": 0.01}
 
 _ONSETS = ("b", "br", "d", "dr", "f", "g", "h", "k", "kl", "l", "m", "n", "p", "r", "s", "st", "t", "tr", "v", "z")
@@ -90,7 +89,7 @@ class Event:
 
 @dataclass(frozen=True)
 class Plan:
-    """A question's meaning: start at an entity, follow these relations in the final state."""
+    """A question's meaning: from a start entity, follow these relations in the final state."""
 
     question: str
     start: str
@@ -118,15 +117,15 @@ class Draw:
         return int(self._random() * bound)
 
     def chance(self, probability: float) -> bool:
-        """True, this often."""
+        """True with this probability."""
         return self._random() < probability
 
     def pick(self, items: Sequence[T]) -> T:
-        """One of these."""
+        """One of these items."""
         return items[self.below(len(items))]
 
     def shuffle(self, items: list[T]) -> None:
-        """Every order as likely, in place."""
+        """Shuffle in place; every order is equally likely."""
         for last in range(len(items) - 1, 0, -1):
             other = self.below(last + 1)
             items[last], items[other] = items[other], items[last]
@@ -160,7 +159,7 @@ def _entities(draw: Draw, statements: int) -> dict[str, list[str]]:
 
 
 def _occurrences(draw: Draw, entities: dict[str, list[str]], facts: int) -> list[tuple[str, str]]:
-    """Which key is stated when: each key once to three times, in shuffled order, `facts` in all."""
+    """The keys in the order in which they are stated: each once to three times, shuffled, `facts` in all."""
     keys = [(name, r.name) for r in RELATIONS for name in entities[r.subject] if draw.chance(r.share)]
     occurrences = []
     for key in keys:
@@ -258,7 +257,7 @@ def draw_world(data: SyntheticData, index: int) -> World:
 
 
 def as_loaded(worlds: Iterable[tuple[str, World]]) -> Loaded:
-    """Drawn worlds with the labels of their sizes; each is a row of its own."""
+    """Drawn worlds with the labels of their sizes, each a row of its own."""
     histories, questions = [], []
     for length, world in worlds:
         histories.append(History(id=world.name, length=length, statements=world.statements))

@@ -1,8 +1,8 @@
-"""Many candidates: a seeded stream in which each key that is asked about is stated exactly V times, for each V of a list.
+"""Many candidates: a seeded stream that states each key that is asked about exactly V times, for each V of a list.
 
-One history is drawn, with as many versions as the largest V. A smaller V leaves out older versions, drawn by lot, and in such
-a place repeats a fact that never changes. So the histories have one size, the same final state, and the same questions, newest
-versions, distractors and dates; how many versions compete is all that differs. Dates change nothing else either.
+One history is drawn with the largest V. A smaller V omits random older versions and states in their place a fact that never
+changes. So histories differ only in how many versions compete, not in size, final state, questions, newest versions,
+distractors or dates. Adding dates changes nothing else.
 """
 
 from collections.abc import Iterator, Sequence
@@ -16,9 +16,9 @@ from offline.loaders.raw import RawSource
 from offline.loaders.synthetic import RELATIONS, Draw, Event, Plan, Relation, World, as_loaded, draw_name, sentence
 from offline.records import Statement
 
-# Statements of other relations about the subject of a question: with 16 versions, 19 statements name it.
+# Other statements about a question's subject: with 16 versions, 19 statements name it.
 OTHERS = 3
-# A minute to nine days lie between two statements, 42 hours on average, so that a dated million ends before the year 10000.
+# One minute to nine days between statements, 42 hours on average: a million dated ones end before the year 10000.
 FIRST_DAY = datetime(2001, 1, 1)
 GAPS = (1, 60, 24 * 60)
 MOST_DATED = 1_000_000
@@ -26,23 +26,20 @@ MOST_DATED = 1_000_000
 # Characters of the shortest name: two syllables of two letters each, a coda, and a suffix of three.
 SHORTEST = 8
 
-# Whose subjects have another relation too.
+# Relations to ask about: their subjects have another relation too.
 ASKED = tuple(r for r in RELATIONS if any(o.subject == r.subject and o is not r for o in RELATIONS))
 
 
 class VersionsData(DataSection, frozen=True, tag="versions", tag_field="kind"):
-    """A seeded stream in which each key that is asked about is stated V times: one history for each V of `versions`.
-
-    statements: of each history. questions: about each. dated: statements carry a timestamp, and positions are ranks.
-    """
+    """A seeded stream that states each key that is asked about V times."""
 
     drawn = True
     grammar = "synthetic"
     seed: int = 7
-    versions: tuple[int, ...] = (2, 4, 8, 16)
-    questions: int = 25
-    statements: int = 600
-    dated: bool = False
+    versions: tuple[int, ...] = (2, 4, 8, 16)  # one history for each V
+    questions: int = 25  # about each history
+    statements: int = 600  # of each history
+    dated: bool = False  # statements carry a timestamp, and positions are ranks
     rows: tuple[str, ...] = ()
 
 
@@ -52,25 +49,25 @@ Fact = tuple[str, str, str]
 
 @dataclass(frozen=True)
 class Slot:
-    """One place of the stream: it states `fact` where V is at least `least`, else `instead`."""
+    """One place of the stream."""
 
     fact: Fact
-    least: int
-    instead: Fact
+    least: int  # the smallest V with which `fact` is stated
+    instead: Fact  # stated with a smaller V
 
 
 class _Names:
-    """Entities by kind, none of whose names stands inside another's: no answer can be found in a wrong one."""
+    """Entities by kind. No name stands inside another, so no answer can be found in a wrong one."""
 
     def __init__(self, draw: Draw, each: int) -> None:
         self._draw = draw
         self._folded: set[str] = set()
-        # All parts of these that could be a whole name.
+        # Every part of a name that could itself be a name.
         self._parts: set[str] = set()
         self.known = {kind: [self.new(kind) for _ in range(each)] for kind in ("person", "company", "city", "region")}
 
     def new(self, kind: str) -> str:
-        """A name that no other entity shares."""
+        """A name that neither holds another name nor stands inside one."""
         while True:
             name = draw_name(self._draw, kind)
             folded = name.casefold()
@@ -102,7 +99,7 @@ def _check(data: VersionsData) -> None:
 
 
 def _versions(values: list[str], key: tuple[str, str], draw: Draw, lasting: Sequence[Fact]) -> list[Slot]:
-    """The versions of a key, oldest first; the newest is always there, and the others come one by one as V grows."""
+    """The versions of a key, oldest first: the newest is always there, a larger V adds others in random order."""
     subject, relation = key
     least = list(range(2, len(values) + 1))
     draw.shuffle(least)
@@ -112,7 +109,7 @@ def _versions(values: list[str], key: tuple[str, str], draw: Draw, lasting: Sequ
 
 
 def _lasting(draw: Draw, names: _Names, relations: Sequence[Relation]) -> dict[str, list[Fact]]:
-    """By relation, facts about subjects that nobody asks about: one for each of `relations`, and no key has two values."""
+    """By relation, facts about subjects that nobody asks about: one for each of `relations`, no key with two values."""
     held: dict[tuple[str, str], str] = {}
     facts: dict[str, list[Fact]] = {}
     for relation in relations:
@@ -125,17 +122,14 @@ def _lasting(draw: Draw, names: _Names, relations: Sequence[Relation]) -> dict[s
 
 
 def _others(draw: Draw, names: _Names, subject: str, asked: Relation) -> list[Fact]:
-    """What else is said of the subject of a question."""
+    """The other statements about a question's subject."""
     relations = [relation for relation in RELATIONS if relation.subject == asked.subject and relation is not asked]
     chosen = [draw.pick(relations) for _ in range(OTHERS)]
     return [(subject, relation.name, draw.pick(names.known[relation.object])) for relation in chosen]
 
 
 def _draw_slots(data: VersionsData) -> tuple[list[Slot], list[tuple[str, str]]]:
-    """The stream's places in order, and the keys that are asked about.
-
-    It is cut into as many parts as there are versions, and each part states every asked key once.
-    """
+    """The stream's places in order, and the keys asked about: every part, one for each version, states each of them once."""
     most = max(data.versions)
     draw = Draw(f"coldread versions 1 {data.seed} {most} {data.questions} {data.statements}")
     names = _Names(draw, max(4 * most, data.statements // 50))
@@ -162,7 +156,7 @@ def _draw_slots(data: VersionsData) -> tuple[list[Slot], list[tuple[str, str]]]:
 
 
 def _times(data: VersionsData) -> Iterator[str]:
-    """Increasing timestamps in ISO 8601, to the minute, at irregular distances."""
+    """Increasing ISO 8601 timestamps, to the minute, at irregular distances."""
     draw, now = Draw(f"coldread versions 1 dates {data.seed}"), FIRST_DAY
     for _ in range(data.statements):
         now += timedelta(minutes=draw.pick(GAPS) * (1 + draw.below(9)))

@@ -1,7 +1,7 @@
-"""Retrievers: a query to ranked passages of one history. Equal scores go newest first, for every retriever.
+"""Retrievers: rank the passages of one history for a query. Equal scores go newest first, for every retriever.
 
-A retriever is made by a factory `(Corpus) -> Retriever`; `coldread.retrievers` is the entry point group.
-`NAME_rerank` orders the best of NAME anew by the reranker's scores.
+A factory `(Corpus) -> Retriever` makes one; `coldread.retrievers` is the entry point group. `NAME_rerank` reorders the best of
+NAME by the reranker's scores.
 """
 
 from collections.abc import Callable, Sequence
@@ -20,25 +20,19 @@ RERANK, HYBRID = "_rerank", "hybrid"
 
 
 class Retriever(Protocol):
-    """Ranks the passages of the corpus that it was made from; indices count from the newest passage.
-
-    A ranking of k begins a ranking of more.
-    """
+    """Ranks the passages of its corpus, whose indices count from the newest. A ranking of k is the start of a longer one."""
 
     def rank(self, query: str, k: int) -> list[int]:
         """Indices of the k best passages, best first; fewer only if there are fewer."""
         ...
 
     def matches(self, query: str, k: int) -> list[int]:
-        """The same without passages that only fill up: those of which the retriever says nothing for this query."""
+        """As `rank`, without passages that do not match the query and would only fill up the k."""
         ...
 
 
 class Corpus:
-    """The passages of one history, newest first, with the retrievers over them, each made when first asked for.
-
-    asked: the questions that will come, in order, for a retriever that answers several at once.
-    """
+    """One history's passages, newest first, and retrievers; `asked`: coming questions, to be answered several at once."""
 
     def __init__(
         self, unit: str, passages: Sequence[Passage], settings: ViewSettings, retrieval: Retrieval, asked: Sequence[str] = ()
@@ -66,7 +60,7 @@ class Corpus:
         return known[2][:k]
 
     def _indices(self, name: str, query: str, k: int) -> list[int]:
-        """A retriever's ranking; ConfigurationError for a retriever (of another package) that breaks its contract."""
+        """A retriever's ranking; ConfigurationError if it breaks its contract."""
         where = f"retriever {name!r}, question {query[:60]!r}"
         with guarded(where, cure="; mend the retriever"):
             found = list(self.retriever(name).rank(query, k))
@@ -83,7 +77,7 @@ Make = TypeVar("Make", bound=MakeRetriever)
 
 
 def by_vectors(make: Make) -> Make:
-    """Decorator: these retrievers rank by the frozen vectors of their corpus."""
+    """Decorator for retrievers that rank by the frozen vectors of their corpus."""
     make.needs_vectors = True  # type: ignore[attr-defined]
     return make
 
@@ -115,12 +109,12 @@ retriever_names = RETRIEVERS.names
 
 
 def needs_vectors(name: str) -> bool:
-    """Whether a retriever ranks by vectors; of another package's, its attribute `needs_vectors` says so."""
+    """True if a retriever ranks by vectors; one of another package says so by its attribute `needs_vectors`."""
     return bool(getattr(find_retriever(name.removesuffix(RERANK)), "needs_vectors", False))
 
 
 def best(scores: NDArray[np.float64], k: int) -> list[int]:
-    """Indices of the k highest scores, highest first; of equal ones, the smaller index first."""
+    """Indices of the k highest scores, highest first; of equal scores, the smaller index first."""
     k = min(k, len(scores))
     if k <= 0:
         return []

@@ -1,7 +1,4 @@
-"""BM25 with rank_bm25's scores (BM25Okapi) over inverted lists.
-
-Scores equal rank_bm25's to 1e-9 (tests hold them against it); the order is by score rounded to 1e-9, then newest first.
-"""
+"""BM25Okapi over inverted lists. Scores agree with rank_bm25's to 1e-9 (tested), closer ones are ties, newest first."""
 
 import math
 import re
@@ -17,9 +14,9 @@ from offline.retrievers import Corpus, best
 
 # rank_bm25 0.2.2, class BM25Okapi: k1, b and epsilon by default.
 K1, B, EPSILON = 1.5, 0.75, 0.25
-# Of sliding windows (compiler paper, appendix I; its b is 0.75 too).
+# For sliding windows (compiler paper, appendix I; its b is 0.75 too).
 WINDOW_K1 = 1.2
-# Scores closer than this are a tie.
+# Scores are rounded to this many decimals before they are ranked.
 DECIMALS = 9
 
 _ASCII = re.compile(r"[A-Za-z0-9]+")
@@ -31,7 +28,7 @@ def ascii_tokens(text: str) -> list[str]:
 
 
 def unicode_tokens(text: str) -> list[str]:
-    """Runs of letters, the marks on them and digits of any script, NFKC, lowercased."""
+    """Runs of letters, with their marks, and digits of any script, NFKC, lowercased."""
     folded = unicodedata.normalize("NFKC", text).lower()
     return "".join(c if c.isalnum() or unicodedata.category(c).startswith("M") else " " for c in folded).split()
 
@@ -49,7 +46,7 @@ class BM25:
         self.size = len(documents)
         lengths = np.zeros(self.size)
         lists: dict[str, tuple[list[int], list[int]]] = {}
-        # In order of documents, as rank_bm25 meets the tokens: its mean idf is summed in that order.
+        # In document order, as in rank_bm25, whose mean idf is summed in that order.
         for index, document in enumerate(documents):
             tokens = tokenize(document)
             lengths[index] = len(tokens)
@@ -78,21 +75,21 @@ class BM25:
         return scores
 
     def rank(self, query: str, k: int) -> list[int]:
-        """Indices of the k best documents, best first; zero scores fill up, fewer than k only if there are fewer."""
+        """Indices of the k best documents, best first, zero scores included; fewer only if there are fewer documents."""
         return best(np.round(self.scores(query), DECIMALS), k)
 
     def matches(self, query: str, k: int) -> list[int]:
-        """The k best of the documents that hold a token of the query."""
+        """The k best of the documents that share a token with the query."""
         holding = [self._lists[token][0] for token in set(self._tokenize(query)) if token in self._lists]
         return self.rank_among(np.unique(np.concatenate(holding)) if holding else np.zeros(0, dtype=np.int32), query, k)
 
     def rank_among(self, documents: NDArray[Any], query: str, k: int) -> list[int]:
-        """As `rank`, of these documents alone, whose indices ascend."""
+        """As `rank`, among these documents only; their indices ascend."""
         scores = np.round(self.scores(query)[documents], DECIMALS)
         return [int(documents[place]) for place in best(scores, k)]
 
 
 def bm25(corpus: Corpus) -> BM25:
-    """BM25 over the passages' words; sliding windows take the compiler paper's own k1."""
+    """BM25 over the passages' words; sliding windows use the compiler paper's k1."""
     words = [passage.words for passage in corpus.passages]
     return BM25(words, TOKENIZERS[corpus.settings.tokenizer], k1=WINDOW_K1 if corpus.unit == "window" else K1)

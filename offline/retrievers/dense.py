@@ -8,16 +8,12 @@ from numpy.typing import NDArray
 from offline.retrievers import Corpus, best, by_vectors
 from offline.vectors import Vectors
 
-# Passages whose coordinates are widened to float64 at a time, and questions that are answered together: widening costs more
-# than multiplying.
+# Passages widened to float64 at a time, and questions answered together: widening costs more than multiplying.
 _BLOCK, _TOGETHER = 16_384, 32
 
 
 class Dense:
-    """Ranks passages, newest first, by the product of their vector with the query's.
-
-    asked: questions that will come, in this order; any other is answered too, alone.
-    """
+    """Ranks passages, newest first, by the dot product of vectors; `asked`: coming questions, answered several at once."""
 
     def __init__(self, texts: Sequence[str], vectors: Vectors, asked: Sequence[str] = ()) -> None:
         self._vectors = vectors
@@ -27,7 +23,7 @@ class Dense:
         self._matrix = vectors.of("passage", texts) if texts else np.zeros((0, 1), dtype=np.float32)
 
     def scores(self, query: str) -> NDArray[np.float64]:
-        """float64[passages]: cosines times 2^48, whole numbers. Sums of whole numbers below 2^53 have no rounding."""
+        """float64[passages]: cosines times 2^48 as integers, whose sums below 2^53 are exact."""
         if not len(self._matrix):
             return np.zeros(0)
         if query not in self._scores:
@@ -48,5 +44,5 @@ class Dense:
 
 @by_vectors
 def dense(corpus: Corpus) -> Dense:
-    """The frozen vectors of the passages' texts."""
+    """Dense retrieval over the frozen vectors of the passages' texts."""
     return Dense([passage.text for passage in corpus.passages], corpus.retrieval.need_vectors(), corpus.asked)

@@ -1,4 +1,4 @@
-"""Reranking: the best of a first stage in the order of a reranker's frozen scores."""
+"""Reranking: the best passages of a first stage, reordered by a reranker's frozen scores."""
 
 from collections.abc import Sequence
 
@@ -10,7 +10,7 @@ from offline.vectors import Scores
 
 
 class Reranked:
-    """Ranks the first stage's best `candidates` passages by their scores; there are no others."""
+    """Ranks only the first stage's best `candidates` passages, by their scores."""
 
     def __init__(self, first: Retriever, passages: Sequence[Passage], scores: Scores, candidates: int) -> None:
         self._first = first

@@ -1,7 +1,6 @@
 """The run folder: steps, manifests, and the rule that nothing written is silently changed.
 
-Each step owns one folder and one `manifest.json`, which lists every file with size and sha256, the digests of its
-inputs, and its own digest. A step is written beside its place and renamed into it, so it is there whole or not at all.
+Each step owns a folder with a manifest, written beside its place and renamed into it, so it is there whole or not at all.
 """
 
 import contextlib
@@ -33,9 +32,9 @@ from offline.run.manifest import (
 )
 
 EXPERIMENT = "experiment.yaml"
-# A page made from the run, which no step and no seal covers: it may be there or not, and is made again by `coldread report`.
+# The page that `coldread report` makes from the run; optional, covered by no step and no seal.
 REPORT = "report.html"
-# The command that runs a step.
+# The command that runs each step.
 COMMANDS = {
     "data": "load",
     "labels": "load",
@@ -45,17 +44,17 @@ COMMANDS = {
     "packets": "freeze",
     "scores": "score",
 }
-# What may stand in a run's top folder.
+# The folders at the top of a run.
 STEP_FOLDERS = ("data", "labels", "extraction", "vectors", "reranked", "packets", "reads", "scores")
-# Folders of tokenizers. A run may be published without their files: only what makes token ids, or text out of them, needs any.
+# Tokenizer folders. A run may be published without their files, which only encoding and decoding token ids needs.
 TOKENIZERS = frozenset({"extraction/tokenizer", "reads/*/tokenizer"})
 
 
 class RunFolder:
     """One run on disk.
 
-    elsewhere: for folders that the run was published without, by their names in it (`reads/NAME/tokenizer`), where their
-    files lie. may_lack: folders whose files may be missing (`reads/*/tokenizer`); those that are there must match.
+    elsewhere: for folders that the run was published without, by name (`reads/NAME/tokenizer`), the place of their files.
+    may_lack: folders whose files may be missing (`reads/*/tokenizer`); those that are there must match.
     """
 
     def __init__(
@@ -66,11 +65,11 @@ class RunFolder:
         self.may_lack = may_lack
 
     def step_folder(self, step: str) -> Path:
-        """The folder of a step, `packets` or `reads/NAME/requests`."""
+        """The folder of a step, such as `packets` or `reads/NAME/requests`."""
         return self.path / step
 
     def files_of(self, folder: str) -> Path:
-        """Where the files of a folder lie, in the run or elsewhere."""
+        """The place of a folder's files, in the run or elsewhere."""
         return self.elsewhere.get(folder, self.path / folder)
 
     def verify(self, folder: str, *, beside: tuple[str, ...] = ()) -> Manifest:
@@ -80,7 +79,7 @@ class RunFolder:
         return verify_folder(self.path / folder, beside=beside, elsewhere=elsewhere, may_lack=may_lack)
 
     def lacks(self, folder: str) -> list[Path]:
-        """Files of a folder that the run was published without and that do not lie elsewhere either."""
+        """Files of a folder that lie neither in the run nor elsewhere."""
         place, other = self.path / folder, self.files_of(folder)
         owner = place if (place / MANIFEST).is_file() else place.parent
         below = entries_below({entry.name: entry for entry in read_manifest(owner).files}, place.relative_to(owner).as_posix())
@@ -105,7 +104,7 @@ class RunFolder:
             os.close(descriptor)
 
     def _clear_leftovers(self) -> None:
-        """Under the lock, put away what a killed process left: its temporary files and half-made folders."""
+        """Clean up after a killed process, under the lock: temporary files and half-made folders."""
         if not (self.path / EXPERIMENT).is_file():
             return
         for folder in (self.path, self.path / "labels", self.path / "reads", *self.path.glob("reads/*")):
@@ -119,7 +118,7 @@ class RunFolder:
                     path.unlink()
 
     def make(self) -> bool:
-        """Make the folder, True if it was not there; StateError for one that holds something and is no run."""
+        """Make the folder, True if it is new; StateError for a folder with other content."""
         with storage(self.path):
             there = self.path.is_dir()
             strangers = [path for path in self.path.glob("*") if not path.name.startswith(f".{EXPERIMENT}.")]
@@ -129,7 +128,7 @@ class RunFolder:
         return not there
 
     def create(self, experiment: ResolvedExperiment) -> None:
-        """Write experiment.yaml; the caller holds the lock. A sealed run keeps its experiment: StateError for another one."""
+        """Write experiment.yaml, under the caller's lock; StateError if the run is sealed with another experiment."""
         self.make()
         path = self.path / EXPERIMENT
         content = _experiment_bytes(experiment)
@@ -155,15 +154,15 @@ class RunFolder:
         return experiment
 
     def experiment_digest(self) -> str:
-        """What a seal records of the experiment."""
+        """The digest by which a seal records the experiment."""
         return digest(_experiment_bytes(self.read_experiment()))
 
     def sealed_readers(self) -> list[str]:
-        """Names of the readers that have a seal."""
+        """Names of the sealed readers."""
         return sorted(path.parent.name for path in self.path.glob("reads/*/seal.json"))
 
     def has(self, step: str) -> bool:
-        """Whether a step's folder is there."""
+        """True if a step's folder is there."""
         return self.step_folder(step).is_dir()
 
     def need(self, step: str) -> Manifest:
@@ -185,8 +184,8 @@ class RunFolder:
     ) -> bool:
         """Run a step unless it is up to date; True if it was written.
 
-        An existing folder is verified first: an altered one is refused, not overwritten. `keep` names files of the old
-        folder that the new one inherits. `downstream`: the step lies after the seals, so a seal does not freeze it.
+        An existing folder is verified first: an altered one is refused, not overwritten. keep: files that the new folder
+        inherits from the old one. downstream: the step comes after the seals, so no seal freezes it.
         """
         folder = self.step_folder(step)
         partial, old = (folder.parent / f".{folder.name}.{word}" for word in ("partial", "old"))
@@ -224,7 +223,7 @@ class RunFolder:
         return True
 
     def verify_top(self) -> None:
-        """AlteredError for anything in the top folder that no step put there, but for the report."""
+        """AlteredError for anything in the top folder that is neither a step's nor the report."""
         for path in sorted(self.path.iterdir()):
             known = path.is_dir() if path.name in STEP_FOLDERS else path.is_file() and path.name in (EXPERIMENT, REPORT)
             if path.is_symlink() or not known:
@@ -232,7 +231,7 @@ class RunFolder:
 
 
 def _inside(name: str, folder: str) -> str | None:
-    """A folder of a run, `*` in its name standing for one part, as it is called in a step's folder; None if it lies outside."""
+    """A run folder's name, in which `*` stands for one part, relative to a step's folder; None if it lies outside."""
     parts, outer = PurePosixPath(name).parts, PurePosixPath(folder).parts
     if len(parts) < len(outer) or any(part not in ("*", own) for part, own in zip(parts, outer, strict=False)):
         return None
@@ -240,7 +239,7 @@ def _inside(name: str, folder: str) -> str | None:
 
 
 def _experiment_of(data: bytes) -> ResolvedExperiment | None:
-    """What these bytes write, None if it is not written so."""
+    """The experiment that these bytes hold; None unless they are its stored form."""
     try:
         experiment = parse_yaml(data.decode(), ResolvedExperiment, EXPERIMENT)
     except (ConfigurationError, UnicodeDecodeError):
@@ -249,6 +248,6 @@ def _experiment_of(data: bytes) -> ResolvedExperiment | None:
 
 
 def _experiment_bytes(experiment: ResolvedExperiment) -> bytes:
-    """The YAML, opened by a comment that carries its sha256: one file, written atomically, that proves itself."""
+    """The YAML after a comment with its sha256: one file, written atomically, that proves itself."""
     content = dump_yaml(experiment)
     return f"# coldread resolved experiment, format 1, sha256 {digest(content)}\n".encode() + content

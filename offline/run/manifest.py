@@ -1,7 +1,6 @@
-"""Manifests: what a step wrote, from what, and whether it is still that.
+"""Manifests: what a step wrote, from what, and whether the files still match.
 
-Each step's folder has one `manifest.json`, which lists every file with size and sha256, the digests of its inputs, and its own
-digest.
+A step's folder has one `manifest.json`: every file with size and sha256, the digests of its inputs, and its own digest.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Set
@@ -14,27 +13,27 @@ from offline.canonical import Record, file_digest, read_record, self_digest
 from offline.errors import AlteredError
 
 MANIFEST = "manifest.json"
-# What a step took, in a file that no manifest lists: the same work takes another time each time it is done.
+# Timings of a step, in a file that no manifest lists: they differ each time the same work is done.
 SIDE = "timings.json"
-# What to do about a file that is not what was written.
+# The remedy for a file that differs from what was written.
 RESTORE = "restore it from a copy, or make the run again in another folder"
 
 
 class FileEntry(Record, frozen=True):
-    """A file of a step; `name` is relative to the step's folder, with forward slashes."""
+    """A file of a step."""
 
-    name: str
+    name: str  # relative to the step's folder, with forward slashes
     sha256: str
     size: int
 
 
 class Manifest(Record, frozen=True):
-    """What a step wrote, from what. `digest` is that of this record with an empty digest."""
+    """The provenance record of a step."""
 
     step: str
-    inputs: dict[str, str]
+    inputs: dict[str, str]  # digest by name
     files: tuple[FileEntry, ...]
-    digest: str = ""
+    digest: str = ""  # of this record with an empty digest
     format: Literal[1] = 1
 
 
@@ -52,7 +51,7 @@ def files_below(folder: Path) -> list[str]:
 
 
 def make_manifest(folder: Path, step: str, inputs: Mapping[str, str], names: list[str]) -> Manifest:
-    """The manifest of these files, its own digest filled in."""
+    """The manifest of these files, with its own digest."""
     entries = tuple(
         FileEntry(name=name, sha256=file_digest(folder / name), size=(folder / name).stat().st_size) for name in names
     )
@@ -88,9 +87,9 @@ def verify_folder(
 ) -> Manifest:
     """Check every file of a step against its manifest and return it; AlteredError names the first one that differs.
 
-    `beside`: names of files and folders in it that are checked elsewhere. `elsewhere`: for a folder in it (`.`: itself),
-    another that holds the files listed below it (it may hold more), of which this one may then lack some or all. `may_lack`:
-    folders in it (`.`: itself) of which any file may be missing, wherever it would lie.
+    Folders are named relative to the step's, `.` being itself. beside: files and folders that are checked elsewhere. elsewhere:
+    by folder, another one that holds its listed files, and maybe more; the step's may then lack them. may_lack: folders whose
+    files may be missing in both places.
     """
     manifest = read_manifest(folder)
     listed = {entry.name: entry for entry in manifest.files}

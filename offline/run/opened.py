@@ -43,11 +43,11 @@ class Data:
 
 
 class OpenRun(RunFolder):
-    """A run folder, and its typed contents as they are asked for.
+    """A run folder with its typed contents, read on demand.
 
-    Each folder is verified when it is first asked for, and what was read of it is kept. Both are forgotten when that step, or
-    one before it, is written, and when the lock is taken: another process may have written since. A change that somebody makes
-    on disk while one command runs can go unnoticed by that command; the next one finds it.
+    Each folder is verified and read once. Both are forgotten when that step or one before it is written, and when the lock is
+    taken, since another process may have written. A command may miss a change made on disk while it runs; the next command
+    finds it.
     """
 
     def __init__(
@@ -57,14 +57,14 @@ class OpenRun(RunFolder):
         self._kept: dict[tuple[str, str], object] = {}
 
     def once(self, step: str, name: str, make: Callable[[], T]) -> T:
-        """What `make` gives; it is called once, and again only after `step`, or a step before it, was written."""
+        """The value of `make`, called once and again only after `step`, or a step before it, was written."""
         key = (step, name)
         if key not in self._kept:
             self._kept[key] = make()
         return self._kept[key]  # type: ignore[return-value]
 
     def forget(self, written: str) -> None:
-        """Drop what was kept of a step that was written, and of all after it. Readers do not depend on each other."""
+        """Drop what was kept of a written step and of all steps after it. Readers do not depend on each other."""
         self._kept = {key: value for key, value in self._kept.items() if not _rests_on(key[0], written)}
 
     @contextmanager
@@ -104,15 +104,12 @@ class OpenRun(RunFolder):
         return self.once(EXPERIMENT, "experiment", self.read_experiment)
 
     def upstream(self, step: str) -> dict[str, str]:
-        """What a step's manifest must name as its inputs in this run: the steps before it and its part of the experiment.
-
-        StateError if one of those is itself missing or out of date.
-        """
+        """The inputs that a step's manifest must name: the steps before it, its configuration. StateError for a stale one."""
         before = {name: self.fresh(name).digest for name in steps_before(self.experiment, step)}
         return {**before, "configuration": configuration_of(self.experiment, step)}
 
     def foreign_input(self, step: str) -> str | None:
-        """The first input that a step was made from and that differs from what the run now holds; None if there is none."""
+        """The first input of a step that differs from what the run now holds; None if there is none."""
         made_from = self.need(step).inputs
         return next((name for name, digest in self.upstream(step).items() if made_from.get(name) != digest), None)
 
@@ -131,7 +128,7 @@ class OpenRun(RunFolder):
         return self.once(step, "fresh", check)
 
     def _read(self, step: str, name: str, read: Callable[[Path], T]) -> T:
-        """What a fresh step's folder holds, read once."""
+        """The content of a fresh step's folder, read once."""
         self.fresh(step)
         return self.once(step, name, lambda: read(self.step_folder(step)))
 
@@ -171,7 +168,7 @@ class OpenRun(RunFolder):
         )
 
     def compiled(self, retrieval: Retrieval | None = None) -> Iterator[tuple[Memory, list[Question]]]:
-        """Each history, compiled, one at a time, and the questions about it, in order."""
+        """Each compiled history, one at a time, with the questions about it, in order."""
         data, experiment = self.data, self.experiment
         heading = experiment.prompt.heading
         return memories(data.histories, data.questions, self.extraction, experiment.settings, heading, retrieval=retrieval)

@@ -1,4 +1,4 @@
-"""The steps that need neither model nor label: load, extract's storage, freeze."""
+"""Dependencies of a run's steps: earlier steps, their part of the experiment, raw rows, models."""
 
 from collections.abc import Sequence
 from itertools import product, zip_longest
@@ -16,21 +16,21 @@ from offline.views import ModelWork, check_view, find_view, needs_of
 
 
 def raw_source(experiment: ResolvedExperiment, path: Path | None) -> RawSource | None:
-    """Where an experiment's raw rows come from: the given file, else the hub; None for data that is drawn."""
+    """The source of an experiment's raw rows: the given file, else the hub; None for drawn data."""
     data = experiment.data
     if path is None:
         if data.needs_file:
             raise ConfigurationError(f"{kind_of(data)} data needs a file: give `path` in the experiment, or --data PATH")
         return data.hub()
     if data.drawn:
-        raise CommandError(f"{kind_of(data)} data takes no --data; its seed and sizes stand in the experiment")
+        raise CommandError(f"{kind_of(data)} data takes no --data; its seed and sizes are in the experiment")
     if not path.is_file():
         raise DataError(f"--data {path}: {'not a file' if path.exists() else 'no such file'}")
     return RawSource(path=path)
 
 
 def data_inputs(experiment: ResolvedExperiment, source: RawSource | None) -> dict[str, str]:
-    """What the data step depends on: the data section, the limit, and the raw rows' identity."""
+    """The inputs of the data step: the data section with the limit, and the raw rows' identity."""
     identity = source.identity() if source else {}
     return {
         "configuration": digest_of((experiment.data, experiment.limit)),
@@ -43,7 +43,7 @@ MODEL_STEPS = ("vectors", "reranked")
 
 
 def model_work(experiment: ResolvedExperiment) -> ModelWork:
-    """What the views need; ConfigurationError for an unknown view, and for one whose model the experiment does not name."""
+    """The model work that the views need; ConfigurationError for an unknown view or an unnamed model."""
     work, numbers = ModelWork(), experiment.retrieval or RetrievalSettings()
     for name in experiment.views:
         view = find_view(name)
@@ -60,7 +60,7 @@ def model_work(experiment: ResolvedExperiment) -> ModelWork:
 
 
 def steps_before(experiment: ResolvedExperiment, step: str) -> tuple[str, ...]:
-    """The steps that a step is made from, in order."""
+    """The steps that a step depends on, in order."""
     if step in ("data", "labels", "extraction"):
         return () if step == "data" else ("data",)
     work = model_work(experiment)
@@ -81,17 +81,14 @@ def configuration_of(experiment: ResolvedExperiment, step: str) -> str:
         parts = (experiment.settings, experiment.prompt, experiment.views)
         return digest_of(parts if retrieval is UNSET else (*parts, retrieval))
     numbers, work = retrieval or RetrievalSettings(), model_work(experiment)
-    # The prompt's heading and the budget do not matter to a passage, nor does k.
+    # Passages do not depend on the prompt's heading, the budget or k.
     if step == "vectors":
         return digest_of((numbers.encoder, numbers.chunk_tokens if "chunk" in work.units else None, work.units))
     return digest_of((numbers.reranker, numbers.candidates, numbers.rrf, experiment.settings.tokenizer, work.stages))
 
 
 def check_due(path: Path, names: Sequence[str], questions: Sequence[Question], found: Sequence[tuple[str, str]]) -> None:
-    """AlteredError unless a file's lines are, in order, one for each of these views or pipelines and each question.
-
-    found: name and question of each line.
-    """
+    """AlteredError unless `found`, (name, question) of each line, is each of `names` with each question, in order."""
     due = product(names, (question.id for question in questions))
     for number, (wanted, there) in enumerate(zip_longest(due, found), 1):
         if wanted != there:

@@ -51,7 +51,7 @@ def packet_files(frozen: Frozen) -> dict[str, Sequence[Packet] | Sequence[Eviden
 
 
 def freeze_step(run: OpenRun, measure: Measure, measure_name: str) -> bool:
-    """Write packets/; True if it was written. `measure_name` says by what random_disjoint measures a record."""
+    """Write packets/; True if it was written. `measure_name` names the unit in which random_disjoint measures a record."""
 
     def write(folder: Path) -> None:
         for name, records in packet_files(freeze_run(run, measure)).items():

@@ -1,11 +1,9 @@
 """Views: which records a reader sees for one question.
 
-A view is a function `(memory, question) -> Selection`; `coldread.views` is the entry point group. A view of the traversal
-also takes `hops`, and `NAME_hN` asks for it at a cap of N hops. The names of retrieval views are composed (views/retrieval.py):
-UNIT_RETRIEVER, then `_kN` for N passages, `_matched` or `_matched_to_VIEW` for a view's length.
-
-A view may also have `needs`, a `ModelWork`, and `check(name, settings, numbers)`, which raises ConfigurationError for settings
-of an experiment that it cannot work with.
+A view is a function `(memory, question) -> Selection`; `coldread.views` is the entry point group. Traversal views also take
+`hops`, and `NAME_hN` caps them at N hops. Names of retrieval views are composed (views/retrieval.py): UNIT_RETRIEVER, then
+`_kN` for N passages, `_matched` or `_matched_to_VIEW` for a view's length. A view may have `needs`, a `ModelWork`, and
+`check(name, settings, numbers)`, which raises ConfigurationError for settings that it cannot work with.
 """
 
 import re
@@ -26,10 +24,10 @@ UNITS = r"fact|statement|window|chunk(?:[1-9][0-9]{1,6})?"
 
 @dataclass(frozen=True)
 class ModelWork:
-    """What views need of models: units whose passages are encoded, and (unit, first stage) whose best passages are reranked."""
+    """The model work that views need."""
 
-    units: tuple[str, ...] = ()
-    stages: tuple[tuple[str, str], ...] = ()
+    units: tuple[str, ...] = ()  # passages of these units are encoded
+    stages: tuple[tuple[str, str], ...] = ()  # (unit, first stage), whose best passages are reranked
 
     def __post_init__(self) -> None:
         for unit in (*self.units, *(unit for unit, _ in self.stages)):
@@ -44,7 +42,7 @@ class ModelWork:
 
 
 def needs_of(view: View) -> ModelWork:
-    """What a view needs of models: nothing unless it says so."""
+    """The model work that a view says it needs; none by default."""
     needs = getattr(view, "needs", ModelWork())
     if not isinstance(needs, ModelWork):
         raise ConfigurationError(f"the view {view!r} has `needs` that are no offline.views.ModelWork; mend the view")
@@ -52,7 +50,7 @@ def needs_of(view: View) -> ModelWork:
 
 
 def check_view(view: View, name: str, settings: ViewSettings, numbers: RetrievalSettings) -> None:
-    """ConfigurationError if a view cannot work with these numbers. It is asked for by `name`."""
+    """ConfigurationError if a view, asked for by `name`, cannot work with these numbers."""
     if check := getattr(view, "check", None):
         check(name, settings, numbers)
 

@@ -1,4 +1,4 @@
-"""The negative control: as much text as cmc shows, none of its keys."""
+"""The negative control: as much text as cmc shows, and none of its keys."""
 
 import hashlib
 import heapq
@@ -7,15 +7,15 @@ from offline.memory import Memory, Selection
 from offline.records import Question
 from offline.views.graph import cmc
 
-# Candidates beyond the first draw that the search for an equal length looks at.
+# Candidates beyond the first draw that are tried for an equal length.
 _POOL = 256
 
 
 def random_disjoint(memory: Memory, question: Question) -> Selection:
     """Records of current edges outside cmc's keys: as many as cmc's, about as long.
 
-    Candidates are ordered by sha256(seed, question id, position). The first ones are drawn; then, while it helps, the
-    swap of one drawn record for one of the next candidates that brings the total length closest to cmc's is made.
+    The first candidates by sha256(seed, question id, position) are drawn. Then, as long as it helps, the swap of a drawn record
+    for one of the next candidates that brings the total length closest to cmc's is made.
     """
     shown = set(cmc(memory, question).positions)
     outside = {edge.position for edge in memory.facts} - shown

@@ -1,4 +1,4 @@
-"""Views that walk the graph: what the compiler shows, and its two controls."""
+"""Traversal views: what the compiler shows, and its two controls."""
 
 from offline.memory import Memory, Selection
 from offline.records import Question

@@ -1,7 +1,4 @@
-"""Views that rank passages by the question: which unit, which retriever, how many, or how much of another view's length.
-
-A name says it all: `fact_bm25`, `chunk4096_bm25`, `fact_hybrid_k10`, `fact_dense_matched_to_prior_refresh`.
-"""
+"""Retrieval views by their names: `fact_bm25`, `chunk4096_bm25`, `fact_hybrid_k10`, `fact_dense_matched_to_prior_refresh`."""
 
 import re
 from collections.abc import Iterable
@@ -25,16 +22,13 @@ _NAME = re.compile(
 class RetrievalView:
     """A view that shows the best passages of a ranking.
 
-    unit: what is ranked, see `Memory.corpus`. k: passages shown, None = what the settings say. match: whole passages that
-    still fit this view's evidence length are shown instead, one that does not fit is skipped.
-
-    Of unresolved records a matched view of facts shows those that the other view shows: the two differ in what they chose.
+    A matched view of facts shows the same unresolved records as the other view, so that the two differ only in what they chose.
     """
 
-    unit: str
+    unit: str  # what is ranked, see `Memory.corpus`
     retriever: str
-    k: int | None = None
-    match: View | None = None
+    k: int | None = None  # passages shown; None = as in the settings
+    match: View | None = None  # show instead the whole passages that still fit this view's evidence length
 
     def __call__(self, memory: Memory, question: Question) -> Selection:
         """The records of the chosen passages."""
@@ -44,7 +38,7 @@ class RetrievalView:
             other = memory.render(memory.settle(self.match(memory, question)))
             shared = sorted(set(memory.graph.unresolved).intersection(other.positions)) if structured else []
             room = len(other.text) - len(memory.heading) - _size(memory, shared)
-            # Rendered as it is: with the other unresolved records it could be longer than the other view.
+            # Not structured: with the other unresolved records it could be longer than the other view.
             return Selection((*shared, *_fitting(memory, ranked, room, shared)), structured=False)
         if self.unit == "window" and self.k is None:
             budget, windows = memory.settings.budget, memory.retrieval.settings.windows
@@ -54,13 +48,13 @@ class RetrievalView:
 
     @property
     def needs(self) -> ModelWork:
-        """What models must have done for this view, and for the one whose length it matches."""
+        """The model work for this view and for the one whose length it matches."""
         units = (self.unit,) if self.unit == "chunk" or needs_vectors(self.retriever) else ()
         stages = ((self.unit, self.retriever.removesuffix(RERANK)),) if self.retriever.endswith(RERANK) else ()
         return ModelWork(units, stages) | (ModelWork() if self.match is None else needs_of(self.match))
 
     def check(self, name: str, settings: ViewSettings, numbers: RetrievalSettings) -> None:
-        """ConfigurationError if it, or the view whose length it matches, shows more passages than its ranking tells apart."""
+        """ConfigurationError if this view, or the one it matches, shows more passages than its ranking tells apart."""
         depth, deepest = self.depth(settings, numbers), self.deepest(numbers)
         if deepest is not None and depth > deepest:
             raise ConfigurationError(
@@ -71,12 +65,12 @@ class RetrievalView:
             check_view(self.match, name, settings, numbers)
 
     def depth(self, settings: ViewSettings, numbers: RetrievalSettings) -> int:
-        """How many passages of the ranking there are to choose from."""
+        """How many of the ranked passages it chooses from."""
         usual = {"fact": settings.k, "statement": settings.k, "window": numbers.window_candidates}
         return self.k or usual.get(self.unit, numbers.chunk_k)
 
     def deepest(self, numbers: RetrievalSettings) -> int | None:
-        """How many passages its ranking tells apart at most, None = all: fusing and reranking go `candidates` deep."""
+        """The most passages that its ranking tells apart: `candidates` for fusion and reranking, None = all."""
         return numbers.candidates if self.retriever == HYBRID or self.retriever.endswith(RERANK) else None
 
     def ranked(self, memory: Memory, question: Question) -> list[Passage]:
@@ -93,10 +87,7 @@ def _size(memory: Memory, positions: Iterable[int]) -> int:
 def _fitting(
     memory: Memory, ranked: Iterable[Passage], room: int | None, shown: Iterable[int] = (), limit: int | None = None
 ) -> tuple[int, ...]:
-    """Records of the passages, best first, whose new lines still fit; `limit` passages at most, no room = any length.
-
-    shown: records that are there in any case; a passage that adds none is passed over.
-    """
+    """Records of the best passages whose new lines fit `room` (None = any); at most `limit` passages add to those `shown`."""
     there, chosen, taken = set(shown), [], 0
     for passage in ranked:
         new = [position for position in dict.fromkeys(passage.positions) if position not in there]
@@ -118,10 +109,9 @@ def _spelled(name: str) -> re.Match[str] | None:
 
 
 def lexical(name: str, characters: int) -> str:
-    """The name of the view that needs no model and is nearest to this one: BM25 in the model's place, chunks by characters.
+    """The nearest view that needs no model, for estimates: BM25 in the model's place, chunks by characters.
 
-    Its packets are of about the same size, so that they can stand for the others in an estimate. The whole history stands for a
-    view of another package that needs a model.
+    Its packets have about the same size. The whole history stands for another package's view that needs a model.
     """
     spelled = _spelled(name)
     if spelled is None:
@@ -144,6 +134,6 @@ def parse(name: str) -> RetrievalView | None:
 
 
 def ranking_views(names: Iterable[str]) -> dict[str, RetrievalView]:
-    """Those of these views that show a number of the best passages, and so could show another number of them."""
+    """Those of these views that show some number of the best passages, and so could show another number."""
     views = ((name, find_view(name)) for name in names)
     return {name: view for name, view in views if isinstance(view, RetrievalView) and view.match is None}

@@ -19,8 +19,7 @@ from rich.console import Console
 from tiny import ROWS, alive, children, coldread, start_coldread, write_experiment, write_rows
 from tiny_retrieval import make_encoder
 
-import coldread as command_line
-from eval.console.progress import Lines
+from eval.commands.shared import OBSERVER
 from offline.canonical import read_lines, read_record
 from offline.config.models import Encoder, Pin, Reranker
 from offline.errors import AlteredError, EngineError, ModelError, StateError, StorageError
@@ -331,7 +330,7 @@ def test_a_terminal_shows_bars_of_encoders_and_of_readers_at_once(
     made: Home, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with (tmp_path / "terminal").open("w+") as terminal:
-        monkeypatch.setattr(command_line, "_observer", Lines(Console(file=terminal, force_terminal=True)))
+        monkeypatch.setattr(OBSERVER, "console", Console(file=terminal, force_terminal=True))
         home = Home(made.path, tmp_path / "plain")
         home.command("--until", "extract", views=["cmc"])
         terminal.seek(0)

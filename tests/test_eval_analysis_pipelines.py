@@ -17,6 +17,7 @@ from rich.console import Console
 from tiny import ANSWER, ROWS, SPEAKS, coldread, their_reader, write_experiment, write_rows
 from tiny_pipelines import PIPELINES, engine, make_served_run, serving_reader
 
+from eval.analysis.pipelines import PipelineReport
 from eval.console import pipelines as pipeline_tables
 from eval.metrics import find_metrics
 from eval.run import make_plan
@@ -727,11 +728,9 @@ def test_the_printed_diagnostics_fit_and_cut_no_number(served_run: Path) -> None
 
 
 def test_a_length_that_looks_like_markup_is_printed_as_it_is(served_run: Path) -> None:
-    result = printed("pipelines", str(served_run))
-    for row in result["readers"]["tiny"]["isolation"]:
-        row["population"] = row["population"].replace("length:5", "length:[/b]")
+    told = coldread("pipelines", str(served_run), "--json").stdout.replace("length:5", "length:[/b]")
     console = Console(record=True, width=100, file=io.StringIO())
-    pipeline_tables.pipelines(console, result)
+    pipeline_tables.pipelines(console, msgspec.json.decode(told, type=PipelineReport))
     assert "length:[/b]" in console.export_text()
 
 
