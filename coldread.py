@@ -1,4 +1,4 @@
-"""The front door: the `coldread` command, and runs in Python. Importing it loads nothing else until that is used."""
+"""The front door: the `coldread` command, and runs in Python. Importing it loads nothing else before use."""
 
 import runpy
 import sys
@@ -21,14 +21,14 @@ __all__ = ["main", "open_run", "substring_exact_match"]
 
 
 def open_run(folder: str | Path) -> "Run":
-    """Open a run folder for reading; what it holds are records, and tables of pandas (docs/notebook.md)."""
+    """Open a run folder for reading; its content is records and pandas tables (docs/notebook.md)."""
     from eval.notebook import open_run as opened
 
     return opened(folder)
 
 
 def substring_exact_match(prediction: str, golds: Sequence[str]) -> bool:
-    """The headline metric: whether a normalised gold answer stands in the normalised prediction; LabelError for a void gold."""
+    """The headline metric: is a normalised gold a substring of the normalised prediction? LabelError for an empty gold."""
     from eval.metrics.subem import substring_exact_match as subem
 
     return subem(prediction, golds)

@@ -1,1 +1,1 @@
-"""The command line: one function a command. Heavy modules are imported inside them, so that `--help` is quick."""
+"""The command line: one function per command. Heavy modules are imported inside them, so that `--help` is quick."""

@@ -1,4 +1,4 @@
-"""The whole command line: every command, the options before them, and how errors end it."""
+"""The whole command line: every command, the options before it, and how errors end it."""
 
 import io
 import json
@@ -22,7 +22,7 @@ app = typer.Typer(
     "9 guard, 10 wrong order or sealed, 20 altered file, 21-26 a link that does not replay (extraction, packets, inputs, "
     "outputs, scores, seal).",
 )
-# In the order in which `--help` lists them.
+# In the order of `--help`.
 COMMANDS = (
     *(steps.run, steps.load, steps.extract, results.catalogue, steps.encode, steps.freeze, steps.read, steps.probe),
     *(steps.score, results.coverage, results.labels, results.replay, results.show, results.compare, results.table),
@@ -50,16 +50,16 @@ def _options(
 
 
 def _print_error(error: ColdreadError) -> None:
-    """An error as a JSON object on standard output, unless whoever read that has gone; the error stands on the other stream."""
+    """Print an error as a JSON object on standard output, unless its reader has gone."""
     try:
         print(json.dumps({"error": str(error), "exit_code": error.exit_code}), flush=True)
     except BrokenPipeError:
-        # Python would try again at its end, and say so.
+        # Otherwise Python flushes again at exit and reports the broken pipe.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def main() -> None:
-    """Run the command line; a ColdreadError becomes one line on standard error (and, asked for, JSON) and its exit code."""
+    """Run the command line; a ColdreadError becomes one line on standard error (with --json also JSON) and its exit code."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")

@@ -13,8 +13,7 @@ from offline.canonical import write_bytes
 from offline.errors import CommandError
 from offline.run.folder import REPORT
 
-# Forms of tables that are published.
-Format = Literal["markdown", "latex", "csv", "json"]
+Format = Literal["markdown", "latex", "csv", "json"]  # of published tables
 
 
 def catalogue(

@@ -1,4 +1,4 @@
-"""What commands share: options, opened runs, output."""
+"""Options, opened runs and output, shared by commands."""
 
 import sys
 from collections.abc import Callable
@@ -31,24 +31,23 @@ def open_run(folder: Path, may_lack: frozenset[str] = frozenset()) -> "OpenRun":
 
 
 def open_published(folder: Path) -> "OpenRun":
-    """A run for a command that needs no tokenizer: it may have been published without the tokenizers' files."""
+    """A run for a command that needs no tokenizer: it may lack the tokenizers' files."""
     return open_run(folder, TOKENIZERS)
 
 
 def show_result(as_json: bool, result: R, human: Callable[[Console, R], None] | None = None) -> None:
-    """Print a result as JSON, or by `human`, if there is anything to see."""
+    """Print a result as JSON, or by `human` if given."""
     if as_json:
         from eval.results import as_json as encode
 
         print(encode(result))
     elif human is not None:
-        # A table is never cut to a narrower terminal: a number without its end is worse than a wrapped line.
-        human(Console(width=max(100, Console().width)), result)
+        human(Console(width=max(100, Console().width)), result)  # a wrapped line is better than a truncated number
     sys.stdout.flush()
 
 
 def check_outside(run: "OpenRun", out: Path, *inputs: Path) -> None:
-    """ConfigurationError for an --out that would change the run, or what is read."""
+    """ConfigurationError for an --out inside the run, or on a file that is read."""
     if out.resolve().is_relative_to(run.path.resolve()):
         raise ConfigurationError(f"--out {out} lies in the run, which holds nothing but its steps; choose another place")
     if any(out.resolve() == given.resolve() for given in inputs):
