@@ -300,7 +300,7 @@ def constrained(data: DataPath = None, statements: Statements = 32, model: Model
 
 @app.callback(invoke_without_command=True)
 def main(context: typer.Context) -> None:
-    """What selecting, freezing, ranking and reading cost here. Without a command: select, freeze, bm25; no --data."""
+    """Measure the cost of selecting, freezing, ranking and reading. Without a command: select, freeze, bm25; no --data."""
     os.environ["HF_HUB_OFFLINE"] = "1"
     if context.invoked_subcommand is None:
         for command in (select, freeze, bm25):

@@ -44,7 +44,7 @@ def coverage(
     ] = "",
     as_json: Json = False,
 ) -> None:
-    """Count what each view's evidence holds: gold answers, cmc's records. Opens the labels, and the ledger says so."""
+    """Count what each view's evidence holds: gold answers, cmc's records. Opens the labels; the ledger records it."""
     from eval.analysis.coverage import coverage as count
     from eval.console import coverage as tables
     from eval.labels import open_labels
@@ -64,7 +64,7 @@ def _numbers(text: str) -> list[int]:
 
 
 def labels(folder: RunArgument, as_json: Json = False) -> None:
-    """Audit the labels: what screens flag, populations, how far the scores depend on it. Opens them, and the ledger says so."""
+    """Audit the labels: flagged questions, populations, their effect on the scores. Opens the labels; the ledger records it."""
     from eval.analysis.label_audit import audit_labels
     from eval.analysis.populations import population_names
     from eval.console import labels as tables
@@ -120,7 +120,7 @@ def table(
     form: Annotated[Format, typer.Option("--format", help="LaTeX needs booktabs; CSV has one column a number.")] = "markdown",
     metric: Annotated[str, typer.Option(help="Any stored metric.")] = HEADLINE,
     by: Annotated[Literal["length"] | None, typer.Option(help="Rows by history length too.")] = None,
-    published: Annotated[bool, typer.Option("--published", help="Add what others published on this data, marked so.")] = False,
+    published: Annotated[bool, typer.Option("--published", help="Add results published by others, marked as such.")] = False,
     out: Annotated[Path | None, typer.Option(metavar="FILE", help="Write it there instead of printing it.")] = None,
     as_json: Json = False,
 ) -> None:
@@ -147,7 +147,7 @@ def report(
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Write a scored run as one page: tables, plots, every question. It asks the network for nothing. Opens no label."""
+    """Write a scored run as one self-contained page: tables, plots, every question. Opens no label."""
     from eval.analysis.summary import score_summary
     from eval.console.scores import scores as print_scores
     from eval.report.page import write_report
@@ -171,7 +171,7 @@ def contrast(
     population: Annotated[str | None, typer.Option(help="all, length:NAME, or one that the experiment names.")] = None,
     metric: Annotated[str, typer.Option(help="Any stored metric.")] = HEADLINE,
     evidence: Annotated[bool, typer.Option("--evidence", help="Also what the packets of both sides held.")] = False,
-    form: Annotated[Format | None, typer.Option("--format", help="To be published; CSV holds the contrasts alone.")] = None,
+    form: Annotated[Format | None, typer.Option("--format", help="For publication; CSV holds only the contrasts.")] = None,
     as_json: Json = False,
 ) -> None:
     """Set two views of a scored reader side by side, question by question. Opens no label, writes nothing."""
@@ -193,7 +193,7 @@ def pipelines(
     reader: Annotated[str | None, typer.Option(help="Only this reader.")] = None,
     as_json: Json = False,
 ) -> None:
-    """Tell what pipelines did: candidates, hops, abstentions, calls; once scored, what each part is worth. Opens no label."""
+    """Report what pipelines did: candidates, hops, abstentions, calls; once scored, the value of each part. Opens no label."""
     from eval.analysis.pipelines import pipelines as diagnose
     from eval.console import pipelines as tables
 

@@ -182,7 +182,7 @@ def probe(
     sample: Annotated[int, typer.Option(help="Requests to sample.")] = 32,
     as_json: Json = False,
 ) -> None:
-    """Measure whether outputs depend on batch, order or a warm cache; on a sealed run, whether they come out again."""
+    """Measure whether outputs depend on batch, order or a warm cache; on a sealed run, also whether they are reproduced."""
     from eval import run as steps
     from eval.console.models import certificate as print_certificate
 
@@ -202,7 +202,7 @@ def score(
     name: Annotated[str | None, typer.Option(help="With --predictions: what to call them (default: the file's name).")] = None,
     id_field: Annotated[str | None, typer.Option(help="Likewise: the field with the question id (default: question).")] = None,
     text_field: Annotated[str | None, typer.Option(help="Likewise: the field with the answer (default: text).")] = None,
-    by: Annotated[str | None, typer.Option(metavar="FIELD", help="Likewise: score each value of this field apart.")] = None,
+    by: Annotated[str | None, typer.Option(metavar="FIELD", help="Likewise: score by each value of this field.")] = None,
     out: Annotated[Path | None, typer.Option(metavar="FILE.json", help="Likewise: every verdict, outside the run.")] = None,
     as_json: Json = False,
 ) -> None:
