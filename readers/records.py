@@ -24,7 +24,7 @@ class ModelFile(Record, frozen=True):
 class Model(Record, frozen=True):
     """A pinned model as found on this machine."""
 
-    fingerprint: str  # digest of `files`
+    fingerprint: str  # digest of `files`, or of the name of a served model
     files: tuple[ModelFile, ...]
 
 
