@@ -1,1 +1,1 @@
-"""What a scored run says: an opened run in, records out. Nothing here prints."""
+"""Analyses of a scored run: functions from an opened run to records. Nothing here prints."""

@@ -1,4 +1,4 @@
-"""Accuracy with its interval, in the one form that every result has it in."""
+"""Accuracy with its interval, in the one form that all results use."""
 
 from eval.results import Result
 from eval.statistics import wilson
@@ -6,12 +6,12 @@ from eval.wording import percent
 
 
 class Accuracy(Result, frozen=True):
-    """Right answers. percent and its Wilson 95 % interval, low to high: two decimals, as strings; "-" of no question."""
+    """Accuracy with its Wilson 95 % interval; two decimals, as strings."""
 
     questions: int
     correct: int
-    percent: str
-    low: str
+    percent: str  # "-" without questions
+    low: str  # of the interval, percent
     high: str
 
     @property
@@ -21,6 +21,6 @@ class Accuracy(Result, frozen=True):
 
 
 def accuracy(correct: int, questions: int) -> Accuracy:
-    """The accuracy of so many right answers."""
+    """The accuracy of `correct` right answers to `questions`."""
     low, high = wilson(correct, questions)
     return Accuracy(questions, correct, percent(correct, questions), f"{100 * low:.2f}", f"{100 * high:.2f}")

@@ -23,61 +23,56 @@ from readers.records import Seal, Settings
 from readers.seal import read_seal
 from readers.tokens.chat import ChatTokenizer
 
-# What stands for the messages.
 PLACEHOLDERS = (Message(role="system", content="SYSTEM MESSAGE"), Message(role="user", content="USER MESSAGE"))
 # A mark such as <|user|> or [INST], a word, white space, or one other character.
 _PIECE = re.compile(r"<[^<>\s]+>|\[[^\[\]\s]+\]|\w+|\s+|.")
 
 
 class Spread(Result, frozen=True):
-    """Sizes of questions: the mean to one decimal, and the largest."""
+    """Input or output sizes of questions."""
 
-    mean: float
+    mean: float  # one decimal
     max: int
 
 
 class Lost(Result, frozen=True):
-    """Questions of one view or pipeline with evidence cut, and those that failed."""
+    """Questions of one view or pipeline that lost evidence or an answer."""
 
-    cut: int
+    cut: int  # questions whose evidence was cut to the input cap
     failed: int
 
 
 class ComparedReader(Result, frozen=True, kw_only=True):
-    """What a reader is and what it cost, over the scheduled questions of the views that both read.
-
-    A served model's sizes are `input_bytes` and `output_bytes`, any other's `input_tokens` and `output_tokens`. `output_cap`
-    counts tokens either way.
-    """
+    """A reader and its costs over the scheduled questions of the shared views."""
 
     run: str
     reader: str
     sealed_blind: bool
-    root: str
+    root: str  # seal root
     model: str
     fingerprint: str
     engine: str
     dtype: str
     device: str
     thinking: str
-    input_tokens: Spread | UnsetType = UNSET
+    input_tokens: Spread | UnsetType = UNSET  # sizes in tokens: unset for a served model
     output_tokens: Spread | UnsetType = UNSET
-    input_bytes: Spread | UnsetType = UNSET
+    input_bytes: Spread | UnsetType = UNSET  # sizes in bytes: a served model's only
     output_bytes: Spread | UnsetType = UNSET
-    output_cap: int
+    output_cap: int  # tokens, of every model
     views: dict[str, Lost]
 
 
 class SideAccuracy(Result, frozen=True):
-    """Right answers of one side, and the Wilson 95 % interval in percent, to two decimals."""
+    """Right answers of one side."""
 
     correct: int
-    low: float
+    low: float  # Wilson 95 % interval, percent, two decimals
     high: float
 
 
 class PairedCell(Result, frozen=True):
-    """Questions of one view and hop class by who answered them. points: A's percentage less B's. mcnemar_p: exact."""
+    """Paired outcomes of one view and hop class."""
 
     questions: int
     a: SideAccuracy
@@ -87,40 +82,37 @@ class PairedCell(Result, frozen=True):
     only_b: int
     neither: int
     win_tie_loss: tuple[int, int, int]
-    points: float
-    mcnemar_p: float
+    points: float  # A's percentage less B's
+    mcnemar_p: float  # exact
 
 
 class Templates(Result, frozen=True):
-    """Placeholder messages as both chat templates write them, and the pieces of each that the other lacks.
+    """Placeholder messages rendered by both chat templates, and how the renderings differ."""
 
-    notes: why a rendering is None.
-    """
-
-    a: str | None
+    a: str | None  # None if it cannot be rendered
     b: str | None
-    only_a: tuple[str, ...]
+    only_a: tuple[str, ...]  # pieces that B's rendering lacks
     only_b: tuple[str, ...]
-    notes: tuple[str, ...]
+    notes: tuple[str, ...]  # why a rendering is None
 
 
 class Comparison(Result, frozen=True):
-    """Two readers by one metric; views: cells by view or pipeline and hop class."""
+    """Two readers compared by one metric."""
 
     metric: str
     a: ComparedReader
     b: ComparedReader
-    views: dict[str, dict[str, PairedCell]]
+    views: dict[str, dict[str, PairedCell]]  # by view or pipeline, then hop class
     only_a_reads: tuple[str, ...]
     only_b_reads: tuple[str, ...]
     templates: Templates
 
 
 def compare(run: OpenRun, a: str, other: OpenRun, b: str, metric: str) -> Comparison:
-    """The comparison of reader `a` of `run` with reader `b` of `other`.
+    """Compare reader `a` of `run` with reader `b` of `other`, from stored scores; all files are verified before use.
 
-    CommandError for a reader or a metric that there is not, StateError unless both are sealed, scored and were given the same
-    in every view and pipeline that both answered through. All files are verified before one is used; scores are stored ones.
+    CommandError for an unknown reader or metric. StateError unless both readers are sealed, scored, and were given the same
+    messages in every view and pipeline they share.
     """
     plans = sealed_plan(run, a), sealed_plan(other, b)
     if read_seal(run, a).root == read_seal(other, b).root:
@@ -147,7 +139,7 @@ def compare(run: OpenRun, a: str, other: OpenRun, b: str, metric: str) -> Compar
 
 
 def _shared_views(a: Side, b: Side) -> list[str]:
-    """The views and pipelines that both answered through, in A's order; StateError if there is none."""
+    """The views and pipelines that both readers answered, in A's order; StateError without any."""
     views = [view for view in a.plan.answered if view in b.plan.answered]
     if not views:
         raise StateError(
@@ -174,7 +166,7 @@ def paired_cells(ours: Mapping[str, Exchange], theirs: Mapping[str, Exchange], m
         outcome = (item.score.metrics[metric], theirs[question].score.metrics[metric])
         pooled.append(outcome)
         groups.setdefault(item.score.hop_class, []).append(outcome)
-    # Questions without a class of their own stand under `all` already.
+    # Questions without a hop class are already under `all`.
     return {hop_class: _cell(count_pairs(found)) for hop_class, found in {**groups, "all": pooled}.items()}
 
 
@@ -234,7 +226,7 @@ def _lost(items: Iterable[Exchange]) -> Lost:
 
 
 def stated(seal: Seal, settings: Settings, name: Literal["dtype", "device"]) -> str:
-    """What the seal saw, else what the reader asked for, else "not known": of a server, a reader asks for neither."""
+    """The value recorded in the seal, else the one the reader asked for; "not known" for a server, which takes neither."""
     seen = sorted({environment[name] for environment in seal.environments if name in environment})
     asked: str = getattr(settings.reader, name)
     return ", ".join(seen) or ("not known" if asks_server(settings.reader) else asked)
@@ -243,7 +235,7 @@ def stated(seal: Seal, settings: Settings, name: Literal["dtype", "device"]) -> 
 def templates(a: tuple[OpenRun, ReaderPlan], b: tuple[OpenRun, ReaderPlan]) -> Templates:
     """Both chat templates side by side.
 
-    A template that cannot be shown is no reason to refuse: the readings are sealed, whatever is installed here.
+    The readers are sealed, so a template that cannot be rendered on this machine becomes a note, not an error.
     """
     texts: list[str | None] = []
     notes: list[str] = []
@@ -261,7 +253,7 @@ def templates(a: tuple[OpenRun, ReaderPlan], b: tuple[OpenRun, ReaderPlan]) -> T
 
 
 def chat_text(run: OpenRun, plan: ReaderPlan) -> str | None:
-    """The placeholder messages as a reader's chat template writes them; None if the run keeps no tokenizer of it."""
+    """The placeholder messages rendered by a reader's chat template; None if the run does not hold its tokenizer."""
     kept = f"reads/{plan.reader.name}/tokenizer"
     if plan.reader.model.served is not UNSET or not run.has(kept) or run.lacks(kept):
         return None
@@ -269,7 +261,7 @@ def chat_text(run: OpenRun, plan: ReaderPlan) -> str | None:
 
 
 def lacking(one: str, two: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Runs of pieces that only one of two texts has, in order: those of the first, those of the second."""
+    """The runs of pieces that only the first, and only the second, of two texts contains, in order."""
     a, b = _PIECE.findall(one), _PIECE.findall(two)
     changes = [change for change in difflib.SequenceMatcher(None, a, b, autojunk=False).get_opcodes() if change[0] != "equal"]
     return (

@@ -1,6 +1,6 @@
-"""Contrasts over a scored run: of two views of a reader, or of two readers of a view. Writes nothing; the labels stay closed.
+"""Contrasts over a scored run: two views of a reader, or two readers of a view. Writes nothing; the labels stay closed.
 
-Declared are those that the experiment declared, which the seal covers; any other is exploratory and has no corrected p.
+Contrasts declared in the experiment are covered by the seal; all others are exploratory and have no corrected p.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -30,66 +30,51 @@ from offline.config.analysis import DeclaredContrast, DeclaredInteraction
 from offline.errors import CommandError
 from offline.records import HopClass
 
-# reader, or None and a view: the declared contrasts that Holm's correction takes together
+# (reader, None) or (None, view): the declared contrasts that share one Holm correction
 Family = tuple[str | None, str | None]
 
 
 class Contrast(Result, frozen=True):
-    """A against B on the questions of one population and hop class (`all`: pooled): two views of `reader`, or, where `view` is
-    given, two readers of it.
-
-    both .. neither: questions by who answered them, by `metric`. cut_a .. failed_b: questions of each side with a `cut` above
-    0, and those that a fault left without an answer. clusters: distinct question texts. points: A's percentage less
-    B's; low, high: its bootstrap 95 % interval, percentage points; two decimals, as strings. chi_square: two decimals.
-    mcnemar_p (exact), chi_square_p, holm_p: four significant digits. holm_p: corrected for the declared contrasts of the
-    reader; None where the contrast is exploratory. declared: whether the experiment declared it, before anything was read.
-    fallbacks: questions of which A's and B's packets show a fallback, not the view's own choice; unset if none does.
-    no_width: set where all question texts have one and the same difference, as where none is discordant: low and high are then
-    equal because no resample can differ, and say nothing of how sure the points are.
-    evidence: what it explains, where that was asked for.
-    """
+    """A against B on the questions of one population and hop class: two views of `reader`, or two readers of `view`."""
 
     a: str
     b: str
     reader: str | None
     view: str | None
     population: str
-    hop_class: HopClass
+    hop_class: HopClass  # `all`: pooled
     metric: str
     questions: int
-    clusters: int
-    both: int
+    clusters: int  # distinct question texts
+    both: int  # both to neither: questions by who answered them, by `metric`
     only_a: int
     only_b: int
     neither: int
-    cut_a: int
+    cut_a: int  # questions with evidence cut to the input cap
     cut_b: int
-    failed_a: int
+    failed_a: int  # questions without an answer because of a fault
     failed_b: int
-    points: str
-    low: str
+    points: str  # A's percentage less B's; two decimals
+    low: str  # low, high: bootstrap 95 % interval of points; two decimals
     high: str
-    mcnemar_p: str
-    chi_square: str
+    mcnemar_p: str  # exact; p values have four significant digits
+    chi_square: str  # two decimals
     chi_square_p: str
-    holm_p: str | None
-    declared: bool
+    holm_p: str | None  # corrected over the reader's declared contrasts; None if exploratory
+    declared: bool  # in the experiment, before reading
     format: Literal[1] = 1
-    fallbacks: tuple[int, ...] | UnsetType = UNSET
-    no_width: Literal[True] | UnsetType = UNSET
-    evidence: PairedEvidence | UnsetType = UNSET
+    fallbacks: tuple[int, ...] | UnsetType = UNSET  # questions with a fallback packet, of A and of B; unset if none
+    no_width: Literal[True] | UnsetType = UNSET  # all question texts have the same difference: the interval is uninformative
+    evidence: PairedEvidence | UnsetType = UNSET  # set on request
 
     @property
     def readers(self) -> tuple[str, ...]:
-        """The one reader, or the two that are set side by side."""
+        """The one reader, or the two compared."""
         return (self.a, self.b) if self.reader is None else (self.reader,)
 
 
 class Interaction(Result, frozen=True):
-    """(a - b) - (c - d) of four views of a reader: right answers of each, and the contrast in points with its interval.
-
-    points, low, high: as in `Contrast`; fallbacks too, of a, b, c and d; and no_width.
-    """
+    """(a - b) - (c - d) of four views of one reader. Shared fields as in `Contrast`."""
 
     a: str
     b: str
@@ -101,22 +86,22 @@ class Interaction(Result, frozen=True):
     metric: str
     questions: int
     clusters: int
-    correct: tuple[int, int, int, int]
-    points: str
+    correct: tuple[int, int, int, int]  # right answers of a, b, c, d
+    points: str  # the interaction contrast
     low: str
     high: str
     declared: bool
     format: Literal[1] = 1
-    fallbacks: tuple[int, ...] | UnsetType = UNSET
+    fallbacks: tuple[int, ...] | UnsetType = UNSET  # of a, b, c, d
     no_width: Literal[True] | UnsetType = UNSET
 
 
 def contrasts(scored: ScoredRun, asked: Sequence[DeclaredContrast], metric: str, *, evidence: bool = False) -> list[Contrast]:
-    """A row for each hop class that occurs, then one that pools them if there are several.
+    """One row per hop class that occurs, then a pooled one if there are several.
 
-    Holm's family is all rows of the declared contrasts of one reader (of two readers: of one view) by one metric, asked for or
-    not. evidence: also what it explains of the rows asked for, so that no side may be a pipeline. CommandError for a metric
-    that is not stored, or an unknown population.
+    A Holm family is every declared contrast of one reader (or, for two readers, of one view) by this metric, requested or not.
+    evidence: also explain the requested rows by their evidence, for which no side may be a pipeline. CommandError for a metric
+    that is not stored or an unknown population.
     """
     if metric not in scored.metrics:
         raise CommandError(f"--metric {metric}: not stored; there are {', '.join(scored.metrics) or 'none'}")
@@ -204,7 +189,7 @@ def _p(p: float) -> str:
 
 
 def interactions(scored: ScoredRun, asked: Sequence[DeclaredInteraction], metric: str) -> list[Interaction]:
-    """Interactions, by hop class as `contrasts`."""
+    """The requested interactions, by hop class as in `contrasts`."""
     members = scored.populations(item.population for item in asked)
     return [row for item in asked for row in _interaction(scored, item, members[item.population], metric)]
 
@@ -244,19 +229,16 @@ def _interaction(scored: ScoredRun, item: DeclaredInteraction, members: frozense
 
 @dataclass(frozen=True)
 class ContrastQuery:
-    """What a person asks for. a, b: two views; with `view`, two readers of it; None: what the experiment declares.
+    """A request for contrasts; without a and b, for the declared ones."""
 
-    reader: only this one's. population: None stands for `all` of a and b, for its own of what is declared.
-    """
-
-    a: str | None = None
+    a: str | None = None  # a view; with `view`, a reader of it
     b: str | None = None
-    reader: str | None = None
+    reader: str | None = None  # only this reader's
     view: str | None = None
-    population: str | None = None
+    population: str | None = None  # None: `all` for a and b, else as declared
 
     def contrasts(self, scored: ScoredRun) -> list[DeclaredContrast]:
-        """The contrasts; CommandError where the question makes no sense, or no reader reads both views."""
+        """The requested contrasts; CommandError for inconsistent options or if no reader reads both views."""
         if (self.a is None) != (self.b is None):
             raise CommandError("--a and --b go together")
         if self.view is not None and self.reader is not None:
@@ -291,14 +273,14 @@ class ContrastQuery:
 
 
 class Bootstrap(Result, frozen=True):
-    """How intervals were resampled."""
+    """Settings of the interval bootstrap."""
 
     replicates: int = REPLICATES
     seed: int = SEED
 
 
 class EvidenceOutcomes(Result, frozen=True):
-    """Accuracy given evidence, and evidence by paired outcome, of the contrast that the first fields name."""
+    """Accuracy given evidence, and evidence by paired outcome, of one contrast."""
 
     a: str
     b: str
@@ -314,18 +296,18 @@ class EvidenceOutcomes(Result, frozen=True):
 
 
 class ContrastSummary(Result, frozen=True):
-    """Contrasts and interactions by one metric. sealed_blind: by reader. evidence: that of each contrast, if asked for."""
+    """The requested contrasts and interactions by one metric."""
 
     metric: str
     bootstrap: Bootstrap
-    sealed_blind: dict[str, bool]
+    sealed_blind: dict[str, bool]  # by reader
     contrasts: tuple[Contrast, ...]
     interactions: tuple[Interaction, ...]
-    evidence: tuple[EvidenceOutcomes, ...] | UnsetType = UNSET
+    evidence: tuple[EvidenceOutcomes, ...] | UnsetType = UNSET  # one per contrast; unset unless requested
 
 
 def summary(scored: ScoredRun, asked: ContrastQuery, metric: str, *, evidence: bool = False) -> ContrastSummary:
-    """The contrasts and interactions that a person asks for."""
+    """The requested contrasts and interactions."""
     rows = contrasts(scored, asked.contrasts(scored), metric, evidence=evidence)
     more = interactions(scored, asked.interactions(scored), metric)
     readers = [name for row in rows for name in row.readers] + [row.reader for row in more]

@@ -1,8 +1,4 @@
-"""Coverage: what the evidence that a view shows holds, before any model reads it.
-
-The first questions to ask of a view: is a gold answer there, and are the records there that cmc would show? `Counts` says
-exactly what is counted.
-"""
+"""Coverage (evidence recall): how often a view's evidence contains a gold answer, and the records that cmc would show."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -25,40 +21,33 @@ from offline.views.retrieval import ranking_views
 from readers.models.pins import locate
 from readers.tokens.chat import ChatTokenizer
 
-# Whole texts that are remembered, at least one for each view of a question: some views show every question the same.
+# Whole texts kept in the cache, at least one per view of a question: some views show all questions the same text.
 _TEXTS = 64
 
-# A packet with what it is about and what it shows.
 Shown = tuple[Question, Packet, Evidence]
 
 
 class Counts(Result, frozen=True):
-    """What the evidence of one view holds, summed over questions.
+    """What the evidence of one view contains, summed over questions.
 
-    gold_in_evidence: questions of which a normalised gold is a substring of the normalised evidence text.
-    gold_as_value: of which one equals the object of a shown edge, which chance does not hit.
-    records, characters: of the evidence.
-    cmc_keys: the records that cmc is about, whatever a budget then cuts: the current ones of the keys that the question's
-        anchors reach. A record that states two of these keys counts once.
-    cmc_keys_shown: those of them that are in this evidence.
-    complete: questions of which all of them are. One that reaches no key is not complete: it asks for what cmc cannot show.
-    tokens: of the evidence's lines, each counted with its line break, by the tokenizer of the first reader; None if that is not
-        to be had. The whole text has as many under the usual tokenizers, which end a word at a line break, unless a record
-        ends in blanks.
-    truncated, fallbacks: packets that the budget cut, and those that show something else because nothing was chosen.
+    cmc's keys are the current records of the keys reachable from the question's anchors, before any truncation. A record that
+    states two of these keys counts once. A question that reaches no key is not complete.
+
+    tokens: by the first reader's tokenizer, line by line with the line break; equals the whole text's count under the usual
+    tokenizers, which split words at line breaks, unless a record ends in blanks.
     """
 
     questions: int
-    gold_in_evidence: int
-    gold_as_value: int
-    records: int
+    gold_in_evidence: int  # questions with a normalised gold as a substring of the normalised evidence
+    gold_as_value: int  # questions with a gold equal to the object of a shown edge, unlikely by chance
+    records: int  # shown
     characters: int
-    cmc_keys: int
-    cmc_keys_shown: int
-    complete: int
-    tokens: int | None
-    truncated: int
-    fallbacks: int
+    cmc_keys: int  # records of cmc's keys
+    cmc_keys_shown: int  # of these, in this evidence
+    complete: int  # questions with all of these shown
+    tokens: int | None  # None without a tokenizer
+    truncated: int  # packets truncated to the budget
+    fallbacks: int  # packets that show a fallback
 
     def __add__(self, other: "Counts") -> "Counts":
         return Counts(*map(_plus, msgspec.structs.astuple(self), msgspec.structs.astuple(other)))
@@ -68,25 +57,21 @@ def _plus(a: Any, b: Any) -> Any:
     return None if a is None or b is None else a + b
 
 
-# By hop class, or by exact number of hops.
-ByHops = dict[str, Counts]
+ByHops = dict[str, Counts]  # by hop class, or by exact number of hops
 
 
 class Coverage(Result, frozen=True):
-    """Counts by view. In `views` the packets of all hop classes that are `truncated`, and those with `fallbacks`, stand beside
-    the hop classes. by_length: by history length, then hop class. by_hops: unset if no question says its number of hops.
-    curve: by number of passages, then hop class; unset if none was asked for.
-    """
+    """Counts by view, then as each field says."""
 
-    views: dict[str, dict[str, Counts | int]]
-    by_length: dict[str, dict[str, ByHops]]
-    by_hops: dict[str, ByHops] | UnsetType = UNSET
-    curve: dict[str, dict[str, ByHops]] | UnsetType = UNSET
+    views: dict[str, dict[str, Counts | int]]  # by hop class; also `truncated` and `fallbacks`: packets of all classes
+    by_length: dict[str, dict[str, ByHops]]  # by history length, then hop class
+    by_hops: dict[str, ByHops] | UnsetType = UNSET  # unset if no question gives its number of hops
+    curve: dict[str, dict[str, ByHops]] | UnsetType = UNSET  # by number of passages, then hop class; unset unless requested
 
 
 @dataclass(frozen=True)
 class Judged:
-    """The counts of one packet, and what they are grouped by."""
+    """The counts of one packet, and its groups."""
 
     view: str
     question: Question
@@ -95,9 +80,9 @@ class Judged:
 
 
 class Judge:
-    """Counts what packets hold. Evidence repeats its records and itself, so what was asked of a line or text is remembered.
+    """Counts what packets contain. Lines and texts recur, so results about them are cached.
 
-    count: tokens of a text, None if nothing counts them.
+    count: returns a text's number of tokens; None if there is no tokenizer.
     """
 
     def __init__(
@@ -111,7 +96,7 @@ class Judge:
         self._size = lru_cache(maxsize=_TEXTS)(self.tokens)
 
     def judge(self, memory: Memory, shown: Iterable[Shown]) -> Iterator[Judged]:
-        """The counts of packets about one history, one by one."""
+        """The counts of each packet about one history."""
         objects = {s.position: self._objects[s.text] for s in memory.history.statements}
         for question, packet, evidence in shown:
             golds = {normalise_answer(gold) for gold in self._golds[question.id]}
@@ -138,7 +123,7 @@ class Judge:
         return any(normalise_answer(gold) in whole for gold in self._golds[question])
 
     def normalise(self, text: str) -> str:
-        """What `normalise_answer` makes of a text, line by line: a line break is white space to it."""
+        """`normalise_answer` applied line by line: it treats a line break as white space."""
         return " ".join(filter(None, map(self._normalise, text.split("\n"))))
 
     def tokens(self, text: str) -> int | None:
@@ -147,15 +132,15 @@ class Judge:
 
 
 def coverage(run: OpenRun, golds: Mapping[str, Sequence[str]], at: Sequence[int] = ()) -> Coverage:
-    """Counts by view and hop class, by history length too, by exact hops.
+    """Counts by view and hop class; also by history length and by exact hops.
 
-    at: numbers of passages for the curve: what each retrieval view would show if it showed so many. At the number that a view
-    shows by itself, that is its own packet. Sliding windows are shown by length and have no such number. A view that
-    fuses or reranks has no point beyond its `candidates`.
+    at: passage counts for the curve, at which each retrieval view is evaluated. At a view's own count this is its own packet.
+    Sliding windows are limited by length, so they have no curve; views that fuse or rerank have no point beyond their
+    `candidates`.
     """
     packets = _packets(run, run.data.by_id)
     ranking = ranking_views(run.experiment.views)
-    # The largest first: its ranking begins with those of the others, and is made once.
+    # Largest first: smaller counts use a prefix of its ranking, which is then computed once.
     ks, numbers = sorted(set(at), reverse=True), run.experiment.retrieval or RetrievalSettings()
     points = {f"{name}_k{k}": (name, k) for name, view in ranking.items() for k in ks if k <= (view.deepest(numbers) or k)}
     views = [(name, replace(ranking[of], k=k)) for name, (of, k) in points.items()]
@@ -180,9 +165,9 @@ def coverage(run: OpenRun, golds: Mapping[str, Sequence[str]], at: Sequence[int]
 
 
 def token_counter(run: OpenRun) -> Callable[[str], int] | None:
-    """What counts a text's tokens for the first reader; None if nothing on this machine does, for nothing is downloaded.
+    """The first reader's token counter; None if its tokenizer is not on this machine, as nothing is downloaded.
 
-    A sealed run keeps the tokenizer, unless it was published without. A served model's, nobody here can see.
+    A sealed run holds the tokenizer, unless it was published without; a served model's is never available.
     """
     if not run.experiment.readers or run.experiment.readers[0].reader.model.served is not UNSET:
         return None
@@ -197,7 +182,7 @@ def token_counter(run: OpenRun) -> Callable[[str], int] | None:
 
 
 def _packets(run: OpenRun, questions: Mapping[str, Question]) -> dict[str, list[Shown]]:
-    """Frozen packets by history, view after view."""
+    """Frozen packets by history, in view order."""
     evidence = run.evidence
     found: dict[str, list[Shown]] = {}
     for packets in run.packets(run.experiment.views).values():
@@ -218,7 +203,7 @@ def _hops(judged: Judged) -> str:
 
 
 def _groups(judged: Iterable[Judged], name: Name) -> dict[str, list[Judged]]:
-    """What bears the same name, in order of first appearance."""
+    """Items by name, in order of first appearance."""
     groups: dict[str, list[Judged]] = {}
     for item in judged:
         groups.setdefault(name(item), []).append(item)

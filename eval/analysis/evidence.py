@@ -1,4 +1,4 @@
-"""What evidence explains of a contrast: accuracy given evidence, and evidence by paired outcome. The labels stay closed."""
+"""How evidence explains a contrast: accuracy given evidence, and evidence by paired outcome. The labels stay closed."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -13,22 +13,17 @@ from offline.records import Extraction
 
 
 class SideEvidence(Result, frozen=True):
-    """What the evidence of one side of a contrast explains.
+    """How evidence explains the outcomes of one side of a contrast, in questions."""
 
-    held: questions whose packet holds the gold (`coverage.Counts.gold_in_evidence`); answered: of these, those answered. lost:
-    questions that only the other side answered; of these, `lacking_record` whose packet lacks a record that the other side's
-    shows, and `lacking_gold` whose packet lacks the gold.
-    """
-
-    held: int
-    answered: int
-    lost: int
-    lacking_record: int
-    lacking_gold: int
+    held: int  # packet contains the gold, as `coverage.Counts.gold_in_evidence`
+    answered: int  # of these, answered
+    lost: int  # answered only by the other side
+    lacking_record: int  # of these, the packet lacks a record that the other side's shows
+    lacking_gold: int  # of the lost, the packet lacks the gold
 
 
 class PairedEvidence(Result, frozen=True):
-    """What the evidence of both sides of a contrast explains."""
+    """How evidence explains the outcomes of both sides."""
 
     of_a: SideEvidence
     of_b: SideEvidence
@@ -36,20 +31,19 @@ class PairedEvidence(Result, frozen=True):
 
 @dataclass(frozen=True)
 class Held:
-    """What one packet shows: record positions, and whether the gold."""
+    """What one packet shows."""
 
-    records: frozenset[int]
-    gold: bool
+    records: frozenset[int]  # positions
+    gold: bool  # whether it contains the gold
 
 
-# By question, what its packet shows.
-Packets = Mapping[str, Held]
+Packets = Mapping[str, Held]  # by question
 
 
 def paired_evidence(questions: Sequence[str], outcomes: Sequence[tuple[bool, bool]], a: Packets, b: Packets) -> PairedEvidence:
-    """How many questions whose packet holds the gold are answered, and what the losing side's packets lacked.
+    """Count questions whose packet contains the gold and is answered, and what the losing side's packets lacked.
 
-    outcomes: (A right, B right) of each question. What an input cap cut from a packet afterwards counts as shown.
+    outcomes: (A right, B right) per question. Records later cut to an input cap count as shown.
     """
     right_a, right_b = ({name for name, right in zip(questions, outcomes, strict=True) if right[side]} for side in (0, 1))
     return PairedEvidence(_side_evidence(questions, a, b, right_a, right_b), _side_evidence(questions, b, a, right_b, right_a))
@@ -68,7 +62,7 @@ def _side_evidence(questions: Sequence[str], ours: Packets, theirs: Packets, rig
 
 
 def shown_packets(scored: ScoredRun, asked: Sequence[DeclaredContrast]) -> dict[str, Packets]:
-    """What the packets of these contrasts show, by view; ConfigurationError for a pipeline, which has none."""
+    """What the packets of these contrasts show, by view; ConfigurationError for a pipeline, which has no packets."""
     views = dict.fromkeys(view for contrast in asked for view in contrast.views)
     if pipelines := [view for view in views if view in scored.experiment.served]:
         raise ConfigurationError(

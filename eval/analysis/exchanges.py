@@ -1,7 +1,4 @@
-"""What one reader was asked and gave, question by question, through its views and its pipelines, and the stored score.
-
-Two readers can be set side by side where both were asked the same.
-"""
+"""The inputs, outputs and stored scores of one reader by question, used to compare readers given the same inputs."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -26,17 +23,15 @@ from readers.sealed import sealed_reader
 class Exchange:
     """One question of one view or pipeline.
 
-    given: all that decided what was asked, but for the reader. Of a view: its packet's digest, how many evidence records were
-    cut, and whether even the rest was too long. Of a pipeline: the digest of its settings, prompts, history and question, and
-    of its first call, which no answer has touched, how many retrieved records it left out, and whether it was refused. What
-    later calls leave out hangs on answers. requests: digests of what the model was given. input_size, output_size: tokens of
-    all of it, for a served model bytes.
+    given: everything that determines the input, except the reader. For a view: packet digest, number of evidence records cut,
+    and whether the rest was still too long. For a pipeline: digest of its settings, prompts, history and question, then how
+    many retrieved records its first call left out and whether it was refused; later calls depend on answers.
     """
 
     score: Score
     given: tuple[str, int, bool]
-    requests: tuple[str, ...]
-    input_size: int
+    requests: tuple[str, ...]  # digests of the model's inputs
+    input_size: int  # tokens of all requests; bytes for a served model
     output_size: int
 
 
@@ -60,9 +55,9 @@ def _of_views(run: OpenRun, reader: str, scores: Sequence[Score]) -> Iterator[Ex
 
 
 def _of_pipelines(run: OpenRun, reader: str, scores: Sequence[Score]) -> list[Exchange]:
-    """Calls that questions or pipelines share are counted for each of them."""
+    """Calls shared between questions or pipelines are counted for each."""
     experiment, data, stored = run.experiment, run.data, read_stored(run, reader)
-    # What a pipeline asks follows from these, and from what its reader answers.
+    # These and the reader's answers determine a pipeline's calls.
     shared = digest_of((experiment.pipelines, experiment.prompt, experiment.settings))
     histories = {history.id: digest_of(history) for history in data.histories}
     about = {q.id: digest_of((shared, histories[q.history], q)) for q in data.questions}
@@ -84,8 +79,8 @@ def _of_pipelines(run: OpenRun, reader: str, scores: Sequence[Score]) -> list[Ex
 def _first_call(stored: Stored, trace: Trace) -> tuple[int, bool]:
     """How many retrieved records a question's first call left out, and whether the call was refused.
 
-    It is a direct answer, a candidate list or a plan of hops, which shows no record. A trace counts its calls together, so of
-    one that begins otherwise and goes on only a refusal is known.
+    The first call is a direct answer, a candidate list, or a hop plan (which shows no records). Traces store only a total of
+    dropped records, so for any other multi-call pipeline only a refusal is known.
     """
     if not trace.calls:
         return trace.dropped, False
@@ -97,21 +92,21 @@ def _first_call(stored: Stored, trace: Trace) -> tuple[int, bool]:
 
 @dataclass(frozen=True)
 class Side:
-    """One of the two readers; `items` by view and question."""
+    """One of two compared readers."""
 
     run: OpenRun
     plan: ReaderPlan
     settings: Settings
     seal: Seal
     metrics: tuple[str, ...]
-    items: Mapping[str, Mapping[str, Exchange]]
+    items: Mapping[str, Mapping[str, Exchange]]  # by view, then question
 
     def __str__(self) -> str:
         return f"{self.plan.reader.name!r} in {self.run.path}"
 
 
 def sealed_plan(run: OpenRun, reader: str) -> ReaderPlan:
-    """The plan of a sealed reader; CommandError if the run has none of that name, StateError if it is not sealed."""
+    """The plan of a sealed reader; CommandError for an unknown name, StateError if it is not sealed."""
     plans = {plan.reader.name: plan for plan in run.experiment.readers}
     if reader not in plans:
         raise CommandError(f"{run.path} has no reader {reader!r}; it has {', '.join(plans) or 'none'}")
@@ -120,7 +115,7 @@ def sealed_plan(run: OpenRun, reader: str) -> ReaderPlan:
 
 
 def read_side(run: OpenRun, plan: ReaderPlan, seal: Seal) -> Side:
-    """A reader of a verified run; StateError unless its stored scores were made from the seals and labels that are there."""
+    """A reader of a verified run; StateError unless its stored scores match the current seals and labels."""
     metrics = stored_metrics(run)
     name = plan.reader.name
     folder = reads_folder(run, name)
@@ -131,21 +126,18 @@ def read_side(run: OpenRun, plan: ReaderPlan, seal: Seal) -> Side:
 
 
 def differing(one: msgspec.Struct, two: msgspec.Struct) -> str:
-    """Names of the fields in which two records differ."""
+    """Names of the fields that differ between two records."""
     return ", ".join(name for name in one.__struct_fields__ if getattr(one, name) != getattr(two, name))
 
 
 def check_same_messages(a: Side, b: Side, view: str) -> None:
-    """StateError unless both readers were given the same messages, and are held to the same golds, on every question of a view.
+    """StateError unless both readers had the same messages and golds on every question of a view.
 
-    Equal packets, equal cuts and both or neither given at all suffice. System and user message are `messages` of prompt,
-    evidence text and question text, and of nothing else. A packet is its canonical line, which holds the digests of all
-    three (the question's whole record), so equal packet digests mean equal arguments. `_fit` alters one of them alone: the
-    evidence loses its `cut` oldest lines, which text and count determine. That the digests are those of the stored texts
-    is what freezing makes them and `replay` proves again.
+    Equal packets, equal cuts and equal refusals suffice: messages are a function of prompt, evidence text and question text
+    only. A packet digest covers all three, and `_fit` changes only the evidence, by removing its `cut` oldest lines. Freezing
+    makes the digests match the stored texts, and `replay` verifies it.
 
-    What a pipeline asks depends on what its reader answers; the same must be its settings, prompts, history and question, and
-    what its first call left out or whether it was refused, which no answer decides.
+    A pipeline's later calls depend on answers, so its settings, prompts, history, question and first call must agree.
     """
     ours, theirs = a.items[view], b.items[view]
     where = f"view {view!r} of {a} and {b}"
@@ -166,7 +158,7 @@ def check_same_messages(a: Side, b: Side, view: str) -> None:
 
 
 def _why(a: Side, b: Side, view: str, question: str) -> str:
-    """What makes the messages of one question differ, and what to do."""
+    """Why the messages of one question differ, and what to do."""
     (packet, cut, nothing), (other_packet, other_cut, _) = (s.items[view][question].given for s in (a, b))
     short = a if nothing else b
     if view in (a.plan.pipelines or ()):

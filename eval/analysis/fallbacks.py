@@ -1,4 +1,4 @@
-"""Fallbacks: packets that show something else than their view chose, because it chose nothing or a record is unresolved."""
+"""Fallbacks: packets that do not show their view's own choice, because it chose nothing or a record is unresolved."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -8,7 +8,7 @@ from offline.run.opened import OpenRun
 
 
 def fallbacks(run: OpenRun, views: Sequence[str]) -> dict[str, dict[str, Fallback]]:
-    """By view, the questions whose packet shows a fallback, and which; a view without any has an empty dict."""
+    """The questions with a fallback packet and its kind, by view; an empty dict for a view without any."""
     return {
         view: {packet.question: packet.fallback for packet in packets if packet.fallback is not None}
         for view, packets in run.packets(views).items()
@@ -16,12 +16,12 @@ def fallbacks(run: OpenRun, views: Sequence[str]) -> dict[str, dict[str, Fallbac
 
 
 def fallback_counts(run: OpenRun, views: Sequence[str]) -> dict[str, dict[Fallback, int]]:
-    """By view, how many questions are shown which fallback."""
+    """Questions by view and kind of fallback."""
     return {view: dict(Counter(shown.values())) for view, shown in fallbacks(run, views).items()}
 
 
 def fallback_lines(found: Mapping[str, Mapping[Fallback, int]], questions: int) -> list[str]:
-    """A line for each view with a fallback: on how many of its questions, and what they are shown instead."""
+    """One line per view with fallbacks: the number of questions, and what they are shown instead."""
     return [f"{view}: {_words(counts, questions)}" for view, counts in found.items() if counts]
 
 

@@ -1,4 +1,4 @@
-"""The label audit: what the screens flag, how large each population is, and how far the headlines depend on it."""
+"""Label audit: findings of the screens, population sizes, and the sensitivity of headline scores to flagged labels."""
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
@@ -14,10 +14,10 @@ from offline.run.opened import OpenRun
 
 
 class Sensitivity(Result, frozen=True):
-    """One headline (`subem` of a reader, view and hop class) and the questions of it that one screen flags.
+    """One headline (`subem` of a reader, view and hop class) and the questions flagged by one screen.
 
-    A flagged label may be wrong, so a flagged question may be right or wrong whatever was scored: the accuracy lies between
-    `lowest` (each of them wrong) and `highest` (each of them right), both over all questions.
+    A flagged label may be wrong, so flagged questions may be right or wrong whatever their score: accuracy lies between
+    `lowest` (all of them wrong) and `highest` (all right), both over all questions.
     """
 
     questions: int
@@ -30,42 +30,37 @@ class Sensitivity(Result, frozen=True):
 
     @classmethod
     def of(cls, questions: int, correct: int, flagged: int, correct_unflagged: int) -> "Sensitivity":
-        """The bounds that these counts leave."""
+        """The bounds implied by these counts."""
         unflagged, highest = questions - flagged, correct_unflagged + flagged
         return cls(questions, correct, flagged, correct_unflagged, unflagged, lowest=correct_unflagged, highest=highest)
 
 
 class Unresolved(Result, frozen=True):
-    """Statements of one history that the extraction leaves unresolved, and all of it."""
+    """Statements of one history, and how many the extraction leaves unresolved."""
 
     unresolved: int
     statements: int
 
 
-# Numbers of questions by hop class.
-Sizes = dict[str, int]
+Sizes = dict[str, int]  # questions by hop class
 # By reader, view, hop class and screen.
 Sensitivities = dict[str, dict[str, dict[str, dict[str, Sensitivity]]]]
 
 
 class LabelAudit(Result, frozen=True):
-    """What the labels of a run are worth.
-
-    unresolved: by history, of those that have unresolved statements. screens: questions flagged, by screen. populations: their
-    sizes. sensitivity: None if no scores are stored; `note` then says why.
-    """
+    """Audit of a run's labels."""
 
     questions: int
-    unresolved: dict[str, Unresolved]
-    screens: dict[str, Sizes]
+    unresolved: dict[str, Unresolved]  # by history; only those with unresolved statements
+    screens: dict[str, Sizes]  # flagged questions
     populations: dict[str, Sizes]
     findings: tuple[Finding, ...]
-    sensitivity: Sensitivities | None
-    note: str | UnsetType = UNSET
+    sensitivity: Sensitivities | None  # None without stored scores
+    note: str | UnsetType = UNSET  # why there is no sensitivity
 
 
 def screen_labels(run: OpenRun, golds: Mapping[str, Sequence[str]]) -> list[Finding]:
-    """The findings of all screens, screen after screen, each in question order."""
+    """The findings of all screens, by screen, each in question order."""
     found: dict[tuple[str, str], list[Finding]] = {}
     for memory, about in run.compiled():
         for question in about:
@@ -75,7 +70,7 @@ def screen_labels(run: OpenRun, golds: Mapping[str, Sequence[str]]) -> list[Find
 
 
 def unresolved(run: OpenRun) -> dict[str, Unresolved]:
-    """By history, of those of which the extraction leaves statements unresolved."""
+    """Counts by history, for histories with unresolved statements."""
     texts = {statement.text for statement in run.extraction.statements if statement.status == "unresolved"}
     counts = {
         history.id: Unresolved(sum(s.text in texts for s in history.statements), len(history.statements))
@@ -85,7 +80,7 @@ def unresolved(run: OpenRun) -> dict[str, Unresolved]:
 
 
 def unresolved_line(found: Mapping[str, Unresolved]) -> str:
-    """What `unresolved` means for the superseded screen, in a sentence; empty if every statement is resolved."""
+    """The effect of `unresolved` on the superseded screen, in a sentence; empty if all statements are resolved."""
     if not found:
         return ""
     left = sum(counts.unresolved for counts in found.values())
@@ -98,7 +93,7 @@ def unresolved_line(found: Mapping[str, Unresolved]) -> str:
 
 
 def flagged_by(findings: Iterable[Finding]) -> dict[str, set[str]]:
-    """Question ids by screen, of every screen there is."""
+    """Flagged question ids by screen, for every screen."""
     flagged: dict[str, set[str]] = {name: set() for name in SCREENS}
     for finding in findings:
         flagged[finding.screen].add(finding.question)
@@ -106,7 +101,7 @@ def flagged_by(findings: Iterable[Finding]) -> dict[str, set[str]]:
 
 
 def sensitivity(scores: Iterable[Score], flagged: Mapping[str, Collection[str]]) -> Sensitivities:
-    """How far each headline depends on what each screen flags, from stored scores."""
+    """How far each headline depends on each screen's flagged questions, from stored scores."""
     groups: dict[tuple[str, str, str], list[Score]] = {}
     for score in scores:
         groups.setdefault((score.reader, score.view, score.hop_class), []).append(score)
@@ -133,7 +128,7 @@ def audit_labels(
     names: Sequence[str],
     scores: Sequence[Score] | str,
 ) -> LabelAudit:
-    """The audit of a run's labels. names: the populations to size. scores: why there are none, if none are stored."""
+    """Audit a run's labels. names: the populations to count. scores: stored scores, or the reason there are none."""
     questions = run.data.questions
     findings = screen_labels(run, golds)
     flagged = flagged_by(findings)
@@ -150,7 +145,7 @@ def audit_labels(
 
 
 def _by_hops(questions: Iterable[Question], ids: Collection[str]) -> Sizes:
-    """How many of these questions, by hop class; zeros too."""
+    """Numbers of these questions by hop class, zeros included."""
     counts: Sizes = {}
     for question in questions:
         counts[question.hop_class] = counts.get(question.hop_class, 0) + (question.id in ids)

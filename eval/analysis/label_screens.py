@@ -1,7 +1,7 @@
-"""Label screens: gold answers that a person should look at before a number is published.
+"""Label screens: find gold answers to check by hand before publication.
 
-A screen is a function `(question, golds, memory) -> findings`. It looks at sources and golds, never at a prediction, and
-changes no score: what it flags stays in every denominator (spec §8, "Label screen").
+A screen is a function `(question, golds, memory) -> findings`. It sees sources and golds, never a prediction, and changes no
+score: flagged questions stay in every denominator (spec §8, "Label screen").
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -17,12 +17,12 @@ from offline.records import Question
 
 Screen = Callable[[Question, Sequence[str], Memory], Iterator[Finding]]
 
-# Histories repeat their values, and every question of a history asks about them.
+# Values recur within a history and across its questions.
 _normalise = lru_cache(maxsize=1 << 18)(normalise_answer)
 
 
 def _speaking(golds: Sequence[str]) -> dict[str, str]:
-    """Golds by what the scorer makes of them, without those that it makes nothing of: they are in every text."""
+    """Golds by normalised form, without those that normalise to nothing, which every text contains."""
     return {normal: gold for gold in golds if (normal := normalise_answer(gold))}
 
 
@@ -38,7 +38,7 @@ def _link(memory: Memory, edge: Edge) -> Link:
 
 
 def walk(memory: Memory, question: Question, key: Key) -> list[Edge]:
-    """The current edges that lead from an anchor of the question to the subject of a key that it reaches, shortest way."""
+    """The shortest path of current edges from an anchor of the question to the subject of a reachable key."""
     anchors = memory.graph.subjects.anchors(question.text)
     edges = [memory.graph.current[reached] for reached in memory.closure(question.text)]
     # The closure is breadth-first: the first edge into a subject is the one that discovered it.
@@ -57,11 +57,10 @@ def _unread(memory: Memory) -> str:
 
 
 def superseded(question: Question, golds: Sequence[str], memory: Memory) -> Iterator[Finding]:
-    """A gold is an earlier value of a key that the question reaches, and no gold is in a current value of those keys.
+    """A gold is an earlier value of a reachable key, and no gold is a current value of these keys.
 
-    The chain: the current edges that lead to the key, the record that stated the gold (of several the newest, of the first
-    such key), and the record that overwrites it. The screen takes the extraction at its word: a statement that it leaves
-    unresolved may state the gold once more, so a finding says how many of the history's there are.
+    The chain: the current edges that lead to the key, the record that stated the gold (the newest one, of the first such key),
+    and the record that overwrites it. An unresolved statement might state the gold again, so a finding gives their number.
     """
     given = _speaking(golds)
     keys = memory.closure(question.text)
@@ -80,7 +79,7 @@ def superseded(question: Question, golds: Sequence[str], memory: Memory) -> Iter
 
 
 def in_question(question: Question, golds: Sequence[str], memory: Memory) -> Iterator[Finding]:
-    """A gold occurs in its own question: whoever repeats the question is right."""
+    """A gold occurs in its own question, so repeating the question scores as right."""
     text = normalise_answer(question.text)
     for normal, gold in _speaking(golds).items():
         if normal in text:
@@ -90,10 +89,10 @@ def in_question(question: Question, golds: Sequence[str], memory: Memory) -> Ite
 
 
 def inside_word(question: Question, golds: Sequence[str], memory: Memory) -> Iterator[Finding]:
-    """A gold is inside a longer word of a current value, so that `subem` and `subem_words` disagree on a reader who says it.
+    """A gold is inside a longer word of a current value, so `subem` and `subem_words` disagree on that answer.
 
-    "NBC" in "CNBC", "German" in "Germany". Any current value of the history counts, not only those that the question
-    reaches: most views show more than those. The chain holds the newest such record of each value.
+    "NBC" in "CNBC", "German" in "Germany". All current values of the history count, since most views show more than the
+    reachable ones. The chain holds the newest such record of each value.
     """
     for normal, gold in _speaking(golds).items():
         longer = {
@@ -108,7 +107,7 @@ def inside_word(question: Question, golds: Sequence[str], memory: Memory) -> Ite
 
 
 def void(question: Question, golds: Sequence[str], memory: Memory) -> Iterator[Finding]:
-    """A gold normalises to nothing and would match everything. Loading refuses such a label, so a run should have none."""
+    """A gold normalises to nothing and would match everything. Loading refuses such labels, so a run should have none."""
     for gold in golds:
         if not normalise_answer(gold):
             yield Finding(question=question.id, screen="void", gold=gold, detail="normalises to nothing")

@@ -1,6 +1,6 @@
-"""The main table of a scored run: accuracy by view, reader and hop class, what it cost, and what others published beside it.
+"""The main table of a scored run: accuracy by view, reader and hop class, costs, and published results for comparison.
 
-Everything comes from stored scores and sealed files, all verified; no label is opened and nothing is written.
+Everything comes from verified files and stored scores; no label is opened and nothing is written.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -33,54 +33,46 @@ Percent = Annotated[str, msgspec.Meta(pattern=r"^\d{1,3}\.\d\d$")]
 
 
 class PublishedRow(Result, frozen=True, forbid_unknown_fields=True):
-    """One published result; hop classes that it does not give are left out. `where`: its place in the source."""
+    """One published result."""
 
     view: str
     reader: str
     extraction: str
-    percent: dict[HopClass, Percent]
-    where: str
+    percent: dict[HopClass, Percent]  # only the hop classes that the source gives
+    where: str  # place in the source
 
 
 class Published(Result, frozen=True, forbid_unknown_fields=True):
-    """What one source says of a benchmark: each row is of so many `questions` of a hop class."""
+    """The published results of one source on a benchmark."""
 
     source: str
-    questions: dict[HopClass, int]
+    questions: dict[HopClass, int]  # of each row, by hop class
     rows: tuple[PublishedRow, ...]
 
 
 class TableRow(Result, frozen=True, kw_only=True):
-    """A view or pipeline of a reader, over all history lengths (`length` None) or one.
-
-    sampled: set for a pipeline. input_mean, output_mean: of a question, in `unit`. requests: distinct ones given to the model.
-    truncated, fallbacks: packets. cut: questions with evidence cut to the input cap. failed: questions that a fault left
-    without an answer. capped: those whose answer the output cap ended.
-    """
+    """A view or pipeline of a reader."""
 
     view: str
     reader: str
-    length: str | None
+    length: str | None  # history length; None: all
     sealed_blind: bool
     pipeline: Literal[True] | UnsetType = UNSET
-    sampled: bool | UnsetType = UNSET
+    sampled: bool | UnsetType = UNSET  # set for a pipeline
     accuracy: dict[HopClass, Accuracy]
     unit: Literal["tokens", "bytes"]
-    input_mean: float
+    input_mean: float  # per question, in `unit`
     output_mean: float
-    requests: int
-    truncated: int
-    fallbacks: int
-    cut: int
-    failed: int
-    capped: int
+    requests: int  # distinct model inputs
+    truncated: int  # packets
+    fallbacks: int  # packets
+    cut: int  # questions with evidence cut to the input cap
+    failed: int  # questions without an answer because of a fault
+    capped: int  # answers ended by the output cap
 
 
 class TableReader(Result, frozen=True):
-    """A reader as a whole. `seconds` are those of all its views together: requests of several views share batches.
-
-    calls: of its pipelines. sampled: pipelines that did not decode greedily.
-    """
+    """A reader as a whole."""
 
     model: str
     engine: str
@@ -88,26 +80,26 @@ class TableReader(Result, frozen=True):
     root: str
     unit: Literal["tokens", "bytes"]
     requests: int
-    calls: int
-    sampled: tuple[str, ...]
-    seconds: str
+    calls: int  # of its pipelines
+    sampled: tuple[str, ...]  # pipelines that did not decode greedily
+    seconds: str  # of all views together: views share batches
 
 
 class MainTable(Result, frozen=True):
-    """The table: rows by view, reader and length, readers by name, and published rows if they were asked for."""
+    """The table; rows by view, reader and length."""
 
     run: str
     experiment: str
     metric: str
     hop_classes: tuple[HopClass, ...]
     rows: tuple[TableRow, ...]
-    readers: dict[str, TableReader]
+    readers: dict[str, TableReader]  # by name
     extraction: ExtractedBy
-    published: Published | None
+    published: Published | None  # None unless requested
 
 
 def published(kind: str) -> Published:
-    """The published rows of a kind of data; ConfigurationError if there are none."""
+    """The published results for a data kind; ConfigurationError if there are none."""
     shipped = {path.stem: path for path in sorted((configs_folder() / "published").glob("*.yaml"))}
     if kind not in shipped:
         raise ConfigurationError(
@@ -166,7 +158,7 @@ def _reader(run: OpenRun, plan: ReaderPlan, seal: Seal) -> TableReader:
 
 
 def _groups(asked: Sequence[Exchange], by_length: bool) -> Iterator[tuple[str | None, list[Exchange]]]:
-    """All of them (length None), then those of each history length in order of first appearance."""
+    """All items (length None), then those of each history length in order of first appearance."""
     if asked:
         yield None, list(asked)
     lengths: dict[str, list[Exchange]] = {}
@@ -182,7 +174,7 @@ def table_row(
     metric: str,
     length: str | None = None,
 ) -> TableRow:
-    """The row of these questions of one view or pipeline; packets: by question, a pipeline has none."""
+    """The row of one view or pipeline. packets: by question; None for a pipeline."""
     view = asked[0].score.view
     classes: dict[HopClass, list[bool]] = {}
     for item in asked:

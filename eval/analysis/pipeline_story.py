@@ -1,4 +1,4 @@
-"""How a pipeline came to its answer to one question, in words and numbers for `show` and the report."""
+"""How a pipeline reached its answer to one question, for `show` and the report."""
 
 from typing import Literal
 
@@ -11,24 +11,24 @@ from readers.records import FinishReason
 
 
 class ShownCandidate(Result, frozen=True):
-    """One candidate of a list. foreign: why policies do not see it, None if they do."""
+    """One candidate of a list."""
 
     position: int
     entity: str
     text: str
-    foreign: str | None
+    foreign: str | None  # why policies ignore it; None if they do not
 
 
 Candidates = tuple[ShownCandidate, ...] | None
 
 
 class HopStory(Result, frozen=True):
-    """A `Hop` with its candidates, None if no list was asked for."""
+    """A `Hop` with its candidates."""
 
     number: int
     query: str
     resolved: str | None
-    candidates: Candidates
+    candidates: Candidates  # None if no list was requested
     chosen: int | None
     answer: str | None
     outcome: HopOutcome
@@ -36,38 +36,35 @@ class HopStory(Result, frozen=True):
 
 
 class CallStory(Result, frozen=True):
-    """One call. input, output: sizes in tokens (bytes, of a served model)."""
+    """One call."""
 
     stage: str
-    input: int
-    output: int
+    input: int  # tokens; bytes for a served model
+    output: int  # in the same unit
     text: str
     finish_reason: FinishReason
     error: str | None
 
 
 class PipelineStory(Result, frozen=True):
-    """A `Trace` with its candidates, hops and calls, and, in a scored run, its verdicts by metric.
-
-    evidence: positions of the retrieved records. metrics: None without stored scores, unset where nobody asked for them.
-    """
+    """A `Trace` with its candidates, hops, calls and verdicts."""
 
     answer: str
     answered_by: AnsweredBy
     finish_reason: Literal["error", "stop"]
     fault: str | None
     note: str | None
-    evidence: tuple[int, ...]
+    evidence: tuple[int, ...]  # positions of retrieved records
     dropped: int
     chosen: int | None
     candidates: Candidates
     hops: tuple[HopStory, ...]
     calls: tuple[CallStory, ...]
-    metrics: dict[str, bool] | UnsetType | None = UNSET
+    metrics: dict[str, bool] | UnsetType | None = UNSET  # by metric; None without stored scores, unset if not requested
 
 
 def tell(stored: Stored, trace: Trace) -> PipelineStory:
-    """Answer, retrieved positions, candidates, hops, and what the model said in each call, as it said it."""
+    """Answer, retrieved positions, candidates, hops, and the verbatim output of each call."""
     return PipelineStory(
         answer=trace.answer,
         answered_by=trace.answered_by,
@@ -84,7 +81,7 @@ def tell(stored: Stored, trace: Trace) -> PipelineStory:
 
 
 def _candidates(stored: Stored, name: str | None) -> Candidates:
-    """Of one list; None if there is none."""
+    """The candidates of one list; None without a list."""
     if name is None:
         return None
     return tuple(ShownCandidate(c.position, c.entity, c.text, c.foreign) for c in stored.candidates[name].candidates)

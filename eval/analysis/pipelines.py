@@ -1,4 +1,4 @@
-"""Diagnostics of pipelines: what they did, counted without a label, and on a scored run what their parts are worth."""
+"""Pipeline diagnostics: label-free counts and, on a scored run, the contribution of each part."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
@@ -29,18 +29,17 @@ from offline.records import HopClass
 from offline.run.opened import OpenRun
 from readers.records import Seal, StageCounts
 
-# By pipeline, then by question.
-Traces = dict[str, dict[str, Trace]]
+Traces = dict[str, dict[str, Trace]]  # by pipeline, then question
 
 
 class StageCosts(StageCounts, frozen=True):
-    """What one stage cost. seconds: of generation, decimals; None where the run does not tell them."""
+    """The costs of one stage."""
 
-    seconds: str | None
+    seconds: str | None  # of generation, decimal; None if the run does not record it
 
 
 class ListAgreement(Result, frozen=True):
-    """How often a list that was asked for again came out the same, candidate by candidate, as in the pipeline `against`."""
+    """How often a candidate list that was requested again matched that of the pipeline `against`, candidate by candidate."""
 
     pipeline: str
     against: str
@@ -49,11 +48,9 @@ class ListAgreement(Result, frozen=True):
 
 
 class Isolation(Result, frozen=True):
-    """Code against the model as executor of one policy over the very same candidate lists.
+    """Code against the model as executor of one policy over identical candidate lists.
 
-    Arms with a fallback are not among them: where the model fails to choose, its direct answer would count as its choice.
-    listed: questions with a candidate to choose; positions: of their candidates, together; took_none: questions of `listed`
-    where the model took none of them, as its answer was cut off, refused, not as asked for, or names another position.
+    Pipelines with a direct fallback are excluded: where the model fails to choose, its direct answer would count as a choice.
     """
 
     code: str
@@ -63,18 +60,14 @@ class Isolation(Result, frozen=True):
     questions: int
     right_code: Accuracy
     right_model: Accuracy
-    listed: int
-    positions: int
+    listed: int  # questions with a candidate to choose
+    positions: int  # of their candidates, in all
     same_position: int
-    took_none: int
+    took_none: int  # of `listed`, where the model chose none: truncated, refused, malformed or unknown position
 
 
 class Complementarity(Result, frozen=True):
-    """A structured pipeline against the direct answer from the same kind of records.
-
-    same_evidence: questions on which both were shown the same ones. Hops retrieve others, and under an input cap the longer
-    prompt of a list has room for fewer.
-    """
+    """A structured pipeline against the direct answer from the same kind of records."""
 
     pipeline: str
     direct: str
@@ -84,43 +77,39 @@ class Complementarity(Result, frozen=True):
     only_pipeline: int
     only_direct: int
     neither: int
-    same_evidence: int
+    same_evidence: int  # both were shown the same records; hops and longer prompts can differ
     direct_where_right: Accuracy
     direct_where_wrong: Accuracy
 
 
 class ServedReader(Result, frozen=True):
-    """What the pipelines of one reader did.
-
-    stages: each call once, in `unit`. isolation, complementarity: unset without stored scores.
-    seconds_sealed: the seconds lie beside the sealed files, and whoever holds the run can change them.
-    """
+    """The pipelines of one reader."""
 
     root: str
     sealed_blind: bool
     sampled: tuple[str, ...]
     unit: Literal["tokens", "bytes"]
     pipelines: dict[str, Diagnosis]
-    seconds_sealed: Literal[False]
-    stages: dict[str, StageCosts]
+    seconds_sealed: Literal[False]  # seconds are outside the seal, so they can be edited
+    stages: dict[str, StageCosts]  # each distinct call once, in `unit`
     agreement: tuple[ListAgreement, ...]
-    isolation: tuple[Isolation, ...] | UnsetType = UNSET
+    isolation: tuple[Isolation, ...] | UnsetType = UNSET  # this and complementarity: unset without stored scores
     complementarity: tuple[Complementarity, ...] | UnsetType = UNSET
 
 
 class PipelineReport(Result, frozen=True):
-    """What the pipelines of a run did. metric: what answers were scored by, None without stored scores."""
+    """The pipelines of a run."""
 
     run: str
     settings: PipelineNumbers
-    metric: str | None
+    metric: str | None  # None without stored scores
     readers: dict[str, ServedReader]
 
 
 def pipelines(run: OpenRun, reader: str | None) -> PipelineReport:
-    """What a run's pipelines did. Opens no label; with stored scores it also sets pipelines against each other.
+    """Diagnose a run's pipelines without opening labels; with stored scores, also compare them.
 
-    StateError unless the run is sealed and a reader of it serves pipelines, CommandError if the one named serves none.
+    StateError unless the run is sealed and a reader of it serves pipelines; CommandError if the named reader serves none.
     """
     experiment = run.experiment
     plans = [plan for plan in experiment.readers if plan.pipelines and reader in (None, plan.reader.name)]
@@ -167,7 +156,7 @@ def _reader(run: OpenRun, plan: ReaderPlan, settings: PipelineSettings, seal: Se
 
 
 def _stages(run: OpenRun, reader: str, stored: Stored) -> dict[str, StageCosts]:
-    """Distinct calls of each stage, what they cost, and seconds of generation where the run tells them."""
+    """Distinct calls of each stage, their costs, and seconds of generation if recorded."""
     spent = read_spent(run, reader)
     return {
         stage: StageCosts(**msgspec.structs.asdict(counts), seconds=spent.seconds.get(stage) if spent else None)
@@ -176,7 +165,7 @@ def _stages(run: OpenRun, reader: str, stored: Stored) -> dict[str, StageCosts]:
 
 
 def _structured(names: Iterable[str]) -> Iterator[tuple[str, Structured]]:
-    """Those of the pipelines that are ours and choose among candidates."""
+    """The built-in pipelines that choose among candidates."""
     for name in names:
         arm = parse(name)
         if isinstance(arm, Structured):
@@ -222,14 +211,14 @@ def _isolation(stored: Stored, settings: PipelineSettings, of: Traces, scores: d
 
 
 def _by_length(scores: Scores, questions: frozenset[str], prefix: str) -> list[tuple[str, frozenset[str]]]:
-    """Questions by history length, where there are several: the length of a stream of versions is how many there are."""
+    """Questions by history length, if there are several: the length of a stream of versions is their number."""
     lengths = dict.fromkeys(scores[question].length for question in scores)
     found = [(f"{prefix}{length}", frozenset(q for q in questions if scores[q].length == length)) for length in lengths]
     return found if len(found) > 1 else []
 
 
 def _executes(code: Structured, model: Structured) -> bool:
-    """Whether code does what the model is asked to do, and all else is equal."""
+    """Whether code executes the same policy as the model, all else equal."""
     return code == replace(model, method=replace(model.method, policy="newest"))
 
 

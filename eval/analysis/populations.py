@@ -1,15 +1,15 @@
-"""Populations: named sets of questions that a statistic is restricted to, from sources and labels, never from answers.
+"""Populations: named subsets of the questions, defined by sources and labels, never by answers.
 
-`all`, and `length:NAME` for each history length; lists of question ids that the experiment declares.
-`non_overflow`: the whole history fits the evidence budget, so that no view of it is cut, and no sealed reader's input cap cut
-a view that it was given. It says nothing about pipelines: what those retrieve, and so what is left out, hangs on answers.
-Under the shared window's 60,000 characters those are the 200 questions of the 6k histories. The published 600 are of the
-grammar grid, which has no budget: its reader's cap of 262,144 tokens cuts the raw history of the other 200.
-`key_change`, `same_keys`: cmc and prior_refresh choose different keys, or the same ones.
-`flagged`, `unflagged`: the superseded-label screen flags the question, or does not.
-`contested`: the history states two values of a key of an anchor, so that an answer taken from the question's own subject has to
-be chosen. The published 205 are those single-hop questions of which an LLM found two candidates among ten retrieved records;
-that depends on the LLM. This is what there was to be found, whoever looks (docs/decisions.md).
+- `all`, `length:NAME` for each history length, and the lists of question ids declared in the experiment.
+- `non_overflow`: the whole history fits the evidence budget, so no view is truncated, and no sealed reader's input cap cut one
+  of its views. Pipelines are not considered: what they leave out depends on answers. Under the shared window's 60,000
+  characters these are the 200 questions of the 6k histories. The published 600 are of the grammar grid, which has no budget:
+  its reader's cap of 262,144 tokens cuts the raw history of the other 200.
+- `key_change`, `same_keys`: whether cmc and prior_refresh choose different keys.
+- `flagged`, `unflagged`: whether the superseded-label screen flags the question.
+- `contested`: the history states two values of a key of an anchor, so an answer about the question's own subject requires a
+  choice. The published 205 are the single-hop questions for which an LLM found two candidates among ten retrieved records;
+  that depends on the LLM, this population does not (docs/decisions.md).
 """
 
 import difflib
@@ -31,12 +31,12 @@ Belongs = Callable[[Question, Golds, Memory], bool]
 
 
 def fits(question: Question, golds: Golds, memory: Memory) -> bool:
-    """The raw history is not cut by the budget. Every other view shows some of its records, so none of them is cut either."""
+    """The budget does not truncate the raw history, hence no view of it: all others show a subset of its records."""
     return not memory.render(memory.raw_history).truncated
 
 
 def keys_change(question: Question, golds: Golds, memory: Memory) -> bool:
-    """Walking previous values reaches other keys than walking current ones."""
+    """Traversing previous values reaches other keys than traversing current ones."""
     return set(memory.closure(question.text)) != set(memory.closure(question.text, previous=True))
 
 
@@ -46,12 +46,12 @@ def flagged(question: Question, golds: Golds, memory: Memory) -> bool:
 
 
 def contested(question: Question, golds: Golds, memory: Memory) -> bool:
-    """A key of an anchor has a previous value, which differs from its current one."""
+    """A key of an anchor has a previous value."""
     graph = memory.graph
     return any(graph.previous[key] != graph.current[key] for key in memory.closure(question.text, 1))
 
 
-# By name: what decides, and the answer that belongs.
+# By name: the predicate, and its value for members.
 _DECIDED: dict[str, tuple[Belongs, bool]] = {
     "non_overflow": (fits, True),
     "key_change": (keys_change, True),
@@ -63,13 +63,13 @@ _DECIDED: dict[str, tuple[Belongs, bool]] = {
 
 
 def population_names(run: OpenRun) -> list[str]:
-    """Every name that `populations` knows of this run, in order."""
+    """Every population name of this run, in order."""
     analysis = run.experiment.analysis or Analysis()
     return [*_by_history(run.data), *_DECIDED, *analysis.populations]
 
 
 def populations(run: OpenRun, golds: Mapping[str, Sequence[str]], names: Sequence[str]) -> dict[str, frozenset[str]]:
-    """Question ids by population, as asked for; CommandError for a name that there is not."""
+    """Question ids by population, as requested; CommandError for an unknown name."""
     data, analysis = run.data, run.experiment.analysis or Analysis()
     for name in names:
         _check(name, analysis, data, CommandError)
@@ -80,9 +80,9 @@ def populations(run: OpenRun, golds: Mapping[str, Sequence[str]], names: Sequenc
 
 
 def check_populations(experiment: ResolvedExperiment, data: Data | None = None) -> None:
-    """ConfigurationError if the experiment declares an analysis over a population that is not known.
+    """ConfigurationError if a declared analysis names an unknown population.
 
-    data: once it is loaded, whether it holds the questions and lengths that are named. A limited run may lack some.
+    data: once loaded, also check that the named questions and lengths exist; a limited run may lack some.
     """
     analysis = experiment.analysis or Analysis()
     for name in analysis.populations:
@@ -105,7 +105,7 @@ def _check(name: str, analysis: Analysis, data: Data | None, error: type[Coldrea
 
 
 def _by_history(data: Data) -> dict[str, frozenset[str]]:
-    """`all` and the lengths, which need no memory."""
+    """`all` and the lengths, which need no compiled memory."""
     lengths = {history.id: history.length for history in data.histories}
     groups: dict[str, set[str]] = {f"{LENGTH}{length}": set() for length in lengths.values()}
     for question in data.questions:
@@ -115,7 +115,7 @@ def _by_history(data: Data) -> dict[str, frozenset[str]]:
 
 
 def _listed(data: Data, experiment: ResolvedExperiment, name: str) -> frozenset[str]:
-    """A declared list; ConfigurationError for a question that a run without a limit does not have."""
+    """A declared list; ConfigurationError for a question that an unlimited run lacks."""
     listed, known = frozenset((experiment.analysis or Analysis()).populations[name]), {q.id for q in data.questions}
     if (strangers := sorted(listed - known)) and experiment.limit is None:
         raise ConfigurationError(
@@ -126,7 +126,7 @@ def _listed(data: Data, experiment: ResolvedExperiment, name: str) -> frozenset[
 
 
 def _by_memory(run: OpenRun, data: Data, golds: Mapping[str, Sequence[str]], names: Sequence[str]) -> dict[str, frozenset[str]]:
-    """What only a compiled history can tell. Each is compiled once, and what two names ask alike is asked once."""
+    """Populations that need compiled histories. Each history is compiled, and each predicate evaluated, once."""
     belong: dict[Belongs, set[str]] = {_DECIDED[name][0]: set() for name in names}
     for memory, about in run.compiled():
         for question in about:
@@ -144,7 +144,7 @@ def _by_memory(run: OpenRun, data: Data, golds: Mapping[str, Sequence[str]], nam
 
 
 def _cut_by_a_reader(run: OpenRun) -> set[str]:
-    """Questions of which a sealed reader's input cap cut a record."""
+    """Questions with a record cut to a sealed reader's input cap."""
     cut = set()
     for reader in run.sealed_readers():
         cut |= {scheduled.question for scheduled in sealed_reader(run, reader).requests.schedule if scheduled.cut}

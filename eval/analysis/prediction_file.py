@@ -1,8 +1,7 @@
-"""Predictions that others made, read from their file: JSON, JSON Lines or CSV, each as it is or gzipped.
+"""External predictions, read from JSON, JSON Lines or CSV, plain or gzipped.
 
-Reading is strict: what is not plainly one text for one question is a DataError that names the line or object. Text is kept as
-it stands, empty or odd: the metrics judge it. CSV is a form of predictions alone: its reader decodes every column, and raw rows
-have one with the answers.
+Reading is strict: anything but one text per question is a DataError that names the line or object. Texts are kept verbatim,
+even if empty; metrics judge them. Only predictions may be CSV: its reader decodes every column, and raw rows include answers.
 """
 
 import csv
@@ -20,35 +19,35 @@ from offline.loaders.raw import JSON_LINES, contents, json_lines
 
 @dataclass(frozen=True)
 class Fields:
-    """Names of the fields that hold a question's id, the text, and (unless None) the system that gave it."""
+    """Field names of a prediction file."""
 
-    id: str = "question"
+    id: str = "question"  # question id
     text: str = "text"
-    by: str | None = None
+    by: str | None = None  # system; None: one system
 
 
 @dataclass(frozen=True)
 class Answer:
-    """One prediction. `where` names its line or object; `system` is empty where the file holds one system."""
+    """One prediction."""
 
-    where: str
+    where: str  # its line or object
     question: str
     text: str
-    system: str = ""
+    system: str = ""  # empty if the file has only one
 
 
 @dataclass(frozen=True)
 class AnswerFile:
-    """A file of predictions; `sha256` is that of the file as it lies there."""
+    """A file of predictions."""
 
     path: Path
-    sha256: str
+    sha256: str  # of the stored bytes
     fields: Fields
     answers: tuple[Answer, ...]
 
 
 def read_answers(path: Path, fields: Fields) -> AnswerFile:
-    """All predictions of a file, in its order; DataError for the first that is none."""
+    """All predictions in file order; DataError for the first invalid one."""
     data = read_bytes(path)
     answers = tuple(_answer(where, item, fields) for where, item in _items(path, data, fields))
     if not answers:
@@ -93,7 +92,7 @@ def _items(path: Path, data: bytes, fields: Fields) -> Iterator[tuple[str, Mappi
 
 
 def _json(path: Path, text: str, fields: Fields) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    """A list of objects, or one object {id: text}."""
+    """Items of a list of objects, or of one object {id: text}."""
     value = _parsed(str(path), text)
     if isinstance(value, dict):
         if fields.by is not None:
@@ -137,7 +136,7 @@ def _no_number(name: str) -> Any:
 
 
 def _csv(path: Path, text: str) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    """Rows under a line of field names; a quoted field may run over several lines."""
+    """Rows under a header line; a quoted field may span lines."""
     rows = csv.reader(io.StringIO(text, newline=""), strict=True)
     names: list[str] = []
     start = 1

@@ -1,4 +1,4 @@
-"""What made a run's triples, for every table, summary and page whose numbers rest on them: one record, put into words once."""
+"""Provenance of a run's triples, for all tables, summaries and pages."""
 
 from typing import get_args
 
@@ -13,7 +13,7 @@ from readers.transcript import read_transcript
 
 
 def extracted_by(run: OpenRun) -> ExtractedBy:
-    """What made the verified extraction of a run."""
+    """Provenance of a run's verified extraction."""
     experiment, counted = run.experiment, statuses(run)
     return ExtractedBy(
         frontend=experiment.frontend.kind,
@@ -42,7 +42,7 @@ def _extractor(run: OpenRun) -> AskedExtractor | None:
 
 
 def extraction_words(found: ExtractedBy) -> str:
-    """The record in a line: of environments engine, version, dtype and device, which the record has whole."""
+    """The record as one line; of each environment only engine, version, dtype and device."""
     kind = found.frontend if found.grammar is None else f"{found.frontend} {found.grammar}"
     counts = f"statements: {', '.join(f'{count} {status}' for status, count in found.statements.items())}"
     asked = found.extractor

@@ -1,4 +1,4 @@
-"""One question's whole story: what each view shows, what each reader said, how pipelines went, and, once scored, the scores."""
+"""One question's full story: evidence by view, answers by reader, pipeline traces and, once scored, scores."""
 
 import difflib
 from collections.abc import Iterator, Sequence
@@ -18,45 +18,44 @@ from offline.run.opened import OpenRun
 from readers.records import FinishReason
 from readers.sealed import sealed_reader
 
-# By reader and view.
-Scores = dict[tuple[str, str], Score]
+Scores = dict[tuple[str, str], Score]  # by reader and view
 
 
 class AnswerStory(Result, frozen=True):
-    """What a reader said. metrics: verdicts by metric, None without stored scores."""
+    """One reader's answer."""
 
     text: str
     finish_reason: FinishReason
     records_cut: int
     error: str | None
-    metrics: dict[str, bool] | None
+    metrics: dict[str, bool] | None  # verdicts; None without stored scores
 
 
 class ViewStory(Result, frozen=True):
-    """What a view shows; answers by reader."""
+    """One view's evidence and its answers."""
 
     records: int
     truncated: bool
     fallback: Fallback | None
     evidence: str
-    answers: dict[str, AnswerStory]
+    answers: dict[str, AnswerStory]  # by reader
 
 
 class QuestionStory(Result, frozen=True):
-    """golds: None until scores are stored. pipelines: by pipeline, then by reader; unset if there is none."""
+    """One question."""
 
     question: str
     text: str
     history: str
     hop_class: HopClass
     hops: int | None
-    golds: tuple[str, ...] | None
+    golds: tuple[str, ...] | None  # None without stored scores
     views: dict[str, ViewStory]
-    pipelines: dict[str, dict[str, PipelineStory]] | UnsetType = UNSET
+    pipelines: dict[str, dict[str, PipelineStory]] | UnsetType = UNSET  # by pipeline, then reader
 
 
 def show(run: OpenRun, question_id: str) -> QuestionStory:
-    """The story of one question, from verified files. Labels stay closed: gold answers appear once scores are stored."""
+    """One question's story, from verified files. Labels stay closed: golds appear only once scores are stored."""
     readers = run.experiment.readers
     question = _find(run, question_id)
     sealed = [plan for plan in readers if plan.reader.name in run.sealed_readers()]
@@ -99,7 +98,7 @@ def _views(run: OpenRun, question: str, answers: dict[str, dict[str, AnswerStory
 
 
 def _answers(run: OpenRun, reader: str, question: str, scores: Scores) -> Iterator[tuple[str, AnswerStory]]:
-    """What a sealed reader said to a question, by view."""
+    """A sealed reader's answers to a question, by view."""
     for answer in sealed_reader(run, reader).answers():
         scheduled, prediction = answer.scheduled, answer.prediction
         if scheduled.question == question:
@@ -116,7 +115,7 @@ def _answers(run: OpenRun, reader: str, question: str, scores: Scores) -> Iterat
 
 
 def _stories(run: OpenRun, plan: ReaderPlan, question: str, scores: Scores) -> Iterator[tuple[str, PipelineStory]]:
-    """What each of a reader's pipelines made of a question."""
+    """A question's story in each of a reader's pipelines."""
     if plan.pipelines:
         stored = read_stored(run, plan.reader.name)
         for trace in stored.traces:

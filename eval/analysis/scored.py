@@ -1,4 +1,4 @@
-"""A scored run as its analyses need it: verified, its stored scores by reader, view and question. The labels stay closed."""
+"""A scored run opened for analysis: verified, with scores by reader, view and question. The labels stay closed."""
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -24,13 +24,13 @@ Scores = Mapping[str, Score]
 
 @dataclass(frozen=True)
 class ScoredRun:
-    """A verified run and what contrasts need of it. scores: by reader and view, then by question, in schedule order."""
+    """A verified, scored run."""
 
     run: OpenRun
-    seals: Mapping[str, Seal]
+    seals: Mapping[str, Seal]  # by reader
     metrics: tuple[str, ...]
-    scores: Mapping[tuple[str, str], Scores]
-    texts: Mapping[str, str]
+    scores: Mapping[tuple[str, str], Scores]  # by (reader, view), then question, in schedule order
+    texts: Mapping[str, str]  # question texts by id
 
     @property
     def experiment(self) -> ResolvedExperiment:
@@ -39,12 +39,12 @@ class ScoredRun:
 
     @property
     def analysis(self) -> Analysis:
-        """What the experiment declares; nothing, if it has no such section."""
+        """The declared analysis; empty if the experiment has no such section."""
         return self.experiment.analysis or Analysis()
 
     @property
     def golds(self) -> dict[str, tuple[str, ...]]:
-        """Gold answers by question, as the stored scores repeat them."""
+        """Gold answers by question, from the stored scores."""
         return {name: score.golds for scores in self.scores.values() for name, score in scores.items()}
 
     @cached_property
@@ -52,7 +52,7 @@ class ScoredRun:
         return fallbacks(self.run, self.experiment.views)
 
     def fallen_back(self, views: Sequence[str], questions: Sequence[str]) -> tuple[int, ...] | UnsetType:
-        """Of each of these views, how many of these questions show a fallback; unset if none does. A pipeline's never do."""
+        """Number of these questions with a fallback packet, by view; unset if none. Pipelines have none."""
         counts = tuple(sum(name in self._fallbacks.get(view, ()) for name in questions) for view in views)
         return counts if any(counts) else UNSET
 
@@ -61,11 +61,11 @@ class ScoredRun:
         return populations(self.run, self.golds, list(dict.fromkeys(names)))
 
     def readers_of(self, *views: str) -> list[str]:
-        """The readers that answered through all of these views and pipelines."""
+        """The readers that answered all of these views and pipelines."""
         return [plan.reader.name for plan in self.experiment.readers if {*views} <= {*plan.answered}]
 
     def sides(self, contrast: DeclaredContrast) -> tuple[Scores, Scores]:
-        """The scores of A and of B; CommandError if the run has none, StateError if two readers' messages differ."""
+        """The scores of A and B; CommandError if the run lacks one, StateError if two readers' messages differ."""
         if contrast.view is None:
             keys = [(contrast.reader or "", contrast.a), (contrast.reader or "", contrast.b)]
         else:
@@ -84,7 +84,7 @@ class ScoredRun:
 
 
 def open_scored(run: OpenRun) -> ScoredRun:
-    """A run, every byte of it verified, opened once; StateError unless it is sealed and its scores are up to date."""
+    """Verify and open a run; StateError unless it is sealed and its scores are up to date."""
     return run.once("scores", "scored", lambda: _open(run))
 
 
@@ -100,7 +100,7 @@ def _open(run: OpenRun) -> ScoredRun:
 
 
 def by_hops(scores: Scores, members: frozenset[str], population: str) -> Iterator[tuple[HopClass, list[str]]]:
-    """Questions of a population by hop class, in order of first appearance; then all, if they are of several classes."""
+    """Questions of a population by hop class, in order of first appearance; then pooled if there are several classes."""
     groups: dict[HopClass, list[str]] = {}
     for question, score in scores.items():
         if question in members:

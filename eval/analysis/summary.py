@@ -1,4 +1,4 @@
-"""What a scored run comes to, as `coldread score`, `run` and `report` print it."""
+"""Summary of a scored run, as printed by `coldread score`, `run` and `report`."""
 
 from msgspec import UNSET, UnsetType
 
@@ -19,31 +19,28 @@ Counted = dict[str, dict[str, dict[str, int]]]
 
 
 class SealSummary(Result, frozen=True):
-    """What one reader sealed. capped: questions whose answer the output cap (tokens) ended, by view."""
+    """Summary of one sealed reader."""
 
     root: str
     sealed_blind: bool
     scheduled: int
     failed: int
     cut: int
-    capped: dict[str, int]
-    output_cap: int
+    capped: dict[str, int]  # answers ended by the output cap, by view
+    output_cap: int  # tokens
     pipelines: PipelineCounts | UnsetType = UNSET
 
 
 class ScoreSummary(Result, frozen=True):
-    """Counts of a scored run. By reader: counts over all lengths, the seal, all stored cells.
-
-    fallbacks: questions of each view whose packet shows a fallback; shown_instead: what they show. questions: of the run.
-    """
+    """Counts of a scored run."""
 
     run: str
-    questions: int
-    readers: dict[str, Counted]
+    questions: int  # of the run
+    readers: dict[str, Counted]  # over all lengths
     seals: dict[str, SealSummary]
-    cells: dict[str, tuple[Cell, ...]]
-    fallbacks: dict[str, int]
-    shown_instead: dict[str, dict[Fallback, int]]
+    cells: dict[str, tuple[Cell, ...]]  # by reader
+    fallbacks: dict[str, int]  # questions with a fallback packet, by view
+    shown_instead: dict[str, dict[Fallback, int]]  # the same by kind of fallback
     extraction: ExtractedBy
 
 

@@ -1,6 +1,6 @@
-"""Scores of predictions that others made: the same metrics, the same denominators, and no seal.
+"""Scores of external predictions: same metrics and denominators, no seal.
 
-Nobody here can say when these texts were made, or from what; everything that comes out says `sealed: false`.
+Their time and origin are unknown; every result says `sealed: false`.
 """
 
 import difflib
@@ -19,40 +19,36 @@ from offline.errors import DataError
 from offline.records import HopClass, Question
 from offline.run.opened import OpenRun
 
-# What the ledger calls it: no score of the run.
-COMMAND = "score-predictions"
+COMMAND = "score-predictions"  # in the ledger; distinct from scoring the run
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """One question of one system; one that the file lacks is missing, and wrong."""
+    """The verdict on one question of one system."""
 
     question: Question
     length: str
-    missing: bool
+    missing: bool  # not in the file, so wrong
     metrics: dict[str, bool]
 
 
 class UnsealedCell(Result, frozen=True):
-    """Counts of one hop class and history length. length: None where all are pooled. correct: by metric.
-
-    low, high: Wilson 95 % interval of `subem`, percent.
-    """
+    """Counts of one hop class and history length."""
 
     hop_class: HopClass
-    length: str | None
+    length: str | None  # None: pooled
     questions: int
     missing: int
-    correct: dict[str, int]
-    low: float
+    correct: dict[str, int]  # by metric
+    low: float  # Wilson 95 % interval of `subem`, percent
     high: float
 
 
 class UnsealedSystem(Result, frozen=True):
-    """One system: the questions that it answers, and those that it does not, which are wrong."""
+    """One system's results."""
 
     predictions: int
-    missing: int
+    missing: int  # questions without a prediction, scored as wrong
     cells: tuple[UnsealedCell, ...]
 
 
@@ -66,22 +62,22 @@ class UnsealedItem(Result, frozen=True):
 
 
 class UnsealedScores(Result, frozen=True):
-    """Scores of a file's predictions, by system. label_opening: number of the ledger's entry. items: unset where left out."""
+    """Scores of a prediction file."""
 
     sealed: Literal[False]
     name: str
     file: str
     sha256: str
     run: str
-    label_opening: int
+    label_opening: int  # number of the ledger entry
     systems: dict[str, UnsealedSystem]
-    items: tuple[UnsealedItem, ...] | UnsetType
+    items: tuple[UnsealedItem, ...] | UnsetType  # unset if omitted
 
 
 def score_answers(run: OpenRun, file: AnswerFile, name: str) -> UnsealedScores:
     """Scores by system, hop class and history length, and every verdict.
 
-    The file is checked against the run's questions before the labels are opened; nothing of the run but its ledger changes.
+    The file is checked against the run's questions before the labels are opened; only the run's ledger changes.
     """
     data = run.data
     systems = by_system(file, data.by_id, name)
@@ -108,7 +104,7 @@ def score_answers(run: OpenRun, file: AnswerFile, name: str) -> UnsealedScores:
 
 
 def by_system(file: AnswerFile, questions: Mapping[str, Question], name: str) -> dict[str, dict[str, Answer]]:
-    """Answers by system and question; DataError for a question that the run lacks, or that one system answers twice."""
+    """Answers by system and question; DataError for an unknown question or a duplicate answer."""
     systems: dict[str, dict[str, Answer]] = {}
     for answer in file.answers:
         if answer.question not in questions:
