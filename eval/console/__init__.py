@@ -1,1 +1,1 @@
-"""What commands print for people."""
+"""Printed output of commands."""

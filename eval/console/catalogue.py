@@ -1,4 +1,4 @@
-"""What `coldread catalogue` prints."""
+"""Output of `coldread catalogue`."""
 
 from rich.console import Console
 from rich.markup import escape
@@ -9,7 +9,7 @@ from eval.wording import printable
 
 
 def catalogue(console: Console, result: Catalogue) -> None:
-    """Print the catalogue: most facts first, each relation with its names, and an example of each."""
+    """Print the relations by number of facts, each with its names and an example per name."""
     table = new_table("relations of the extraction", ("relation", "name", "an example"), ("facts", "by name"))
     table.columns[2].no_wrap, table.columns[2].overflow = False, "fold"
     for relation in sorted(result.relations, key=lambda relation: -relation.facts):

@@ -1,4 +1,4 @@
-"""What `coldread compare` prints."""
+"""Output of `coldread compare`."""
 
 from collections.abc import Iterator
 
@@ -10,7 +10,7 @@ from eval.wording import blind_text, percent
 
 
 def compare(console: Console, result: Comparison) -> None:
-    """Two readers side by side: what they are, accuracies, paired outcomes with McNemar's exact p, chat templates."""
+    """Print two readers side by side: descriptions, accuracies, paired outcomes with McNemar's exact p, chat templates."""
     for text in (*_reader_lines("A", result.a), *_reader_lines("B", result.b)):
         line(console, text)
     for side, lone in (("A", result.only_a_reads), ("B", result.only_b_reads)):
@@ -44,7 +44,7 @@ def _reader_lines(side: str, found: ComparedReader) -> Iterator[str]:
 
 
 def _sizes(found: ComparedReader) -> str:
-    # A served model's sizes are bytes, but its cap counts tokens.
+    # A served model's sizes are in bytes, its cap in tokens.
     unit, cap_unit = ("tokens", "") if found.input_tokens else ("bytes", " tokens")
     given, made = found.input_tokens or found.input_bytes, found.output_tokens or found.output_bytes
     assert given  # as one of the two units always is

@@ -1,4 +1,4 @@
-"""What `coldread contrast` prints for people, inside 100 columns."""
+"""Output of `coldread contrast`, within 100 columns."""
 
 from collections.abc import Sequence
 from itertools import groupby
@@ -11,19 +11,17 @@ from eval.analysis.evidence import SideEvidence
 from eval.console.layout import new_table
 from eval.wording import NO_WIDTH, NO_WIDTH_NOTE, blind_text, percent
 
-# Two lines each and narrow, so that all fit.
+# Two-line headings keep the columns narrow.
 _COUNTS = ("\nasked", "\nboth", "only\nA", "only\nB", "\nneither")
 _NUMBERS = (*_COUNTS, "\npoints", "bootstrap\n95 %", "exact\np", "\nchi²", "chi²\np", "Holm\np")
 _EVIDENCE = ("\nheld", "\nanswered", "\n%", "\nlost", "lacking\na record", "lacking\nthe gold")
 
 
 def contrast(console: Console, result: ContrastSummary) -> None:
-    """A table for each contrast: its rows by hop class, and what evidence explains of them, if that was asked for.
+    """Print each contrast by hop class, with its evidence if requested, then its cut and failed questions.
 
-    Below it, of all its questions, those whose evidence was cut and those that failed, side by side.
-
-    held: questions whose packet holds the gold; answered: of these. lost: questions that only the other side answered; of
-    these, those whose packet lacks a record of the other's, or the gold.
+    held: questions whose packet contains the gold; answered: of these. lost: questions answered only by the other side, with
+    those whose packet lacks a record of the other's, or the gold.
     """
     for title, paired in groupby(result.contrasts, lambda row: _title(result, row)):
         _contrast(console, title, list(paired))
@@ -70,7 +68,7 @@ def _interaction(console: Console, title: str, rows: Sequence[Interaction]) -> N
 
 
 def _say_fallbacks(console: Console, pooled: Contrast | Interaction, sides: dict[str, str]) -> None:
-    """Nothing if no side shows a fallback. sides: what each is called."""
+    """Print fallbacks, if any. sides: display names."""
     if pooled.fallbacks:
         counts = ", ".join(f"{s} {name} {count}" for (s, name), count in zip(sides.items(), pooled.fallbacks, strict=True))
         console.print(

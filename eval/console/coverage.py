@@ -1,4 +1,4 @@
-"""What `coldread coverage` prints for people, inside 100 columns."""
+"""Output of `coldread coverage`, within 100 columns."""
 
 from collections.abc import Iterator
 
@@ -10,23 +10,22 @@ from eval.analysis.coverage import ByHops, Counts, Coverage
 from eval.console.layout import new_table
 from eval.wording import percent
 
-# Two lines each and narrow, so that eight numbers fit beside a view's name.
+# Two-line headings, so that eight columns fit beside the view's name.
 _NUMBERS = ("\nasked", "gold in\nevidence", "as\nvalue", "cmc's\nkeys %", "\ncomplete", "\nrecords")
 
 
 def coverage(console: Console, result: Coverage, by: str | None) -> None:
-    """Both tables: what evidence holds, and the curve, if it was asked for."""
+    """Print the evidence table and, if requested, the curve."""
     _evidence(console, result, by)
     if result.curve is not UNSET:
         _curve(console, result.curve)
 
 
 def _evidence(console: Console, result: Coverage, by: str | None) -> None:
-    """What evidence holds, by view and hop class; `by` length: by history length too; by hops: by their exact number.
+    """Print coverage by view and hop class; by `length`: also by history length; by `hops`: by exact number of hops.
 
-    cmc's keys %: the share of the records that cmc is about that this view shows. complete: questions of which it shows them
-    all. records and tokens are means (characters, where no tokenizer is at hand), truncated counts packets; so does fallback,
-    which has a column only where there is any.
+    cmc's keys %: share of cmc's records that the view shows; complete: questions with all of them. records and tokens are means
+    (characters, without a tokenizer); truncated and fallback count packets, and fallback appears only if there are any.
     """
     if by == "hops" and result.by_hops is UNSET:
         console.print("no question of this run says its number of hops", highlight=False)
@@ -65,7 +64,7 @@ def _rows(result: Coverage, by: str | None) -> Iterator[tuple[tuple[str, ...], C
 
 
 def _curve(console: Console, views: dict[str, dict[str, ByHops]]) -> None:
-    """Percent of questions with gold in evidence, by view and hop class, at each number of passages that a view can show."""
+    """Print the percentage of questions with gold in evidence, by view and hop class, at each number of passages."""
     if not views:
         console.print("no view of this run shows the best passages of a ranking, so there is no curve", highlight=False)
         return

@@ -1,4 +1,4 @@
-"""What `coldread run --dry-run` prints."""
+"""Output of `coldread run --dry-run`."""
 
 from msgspec import UNSET
 from rich.console import Console
@@ -13,7 +13,7 @@ def _size(download: Download) -> str:
 
 
 def estimate(console: Console, result: DryRun) -> None:
-    """What a run would cost, reader by reader."""
+    """Print the estimated costs by reader."""
     headings = ("questions x views", "requests", "input tokens", "output tokens <=", "minutes", "download")
     table = new_table("dry run: nothing was read, nothing is kept", ("reader",), headings)
     for name, cost in result.readers.items():

@@ -1,4 +1,4 @@
-"""What `coldread extract --against` prints for people, inside 100 columns."""
+"""Output of `coldread extract --against`, within 100 columns."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TypeVar
@@ -18,12 +18,11 @@ from eval.wording import percent, printable
 
 K = TypeVar("K", bound=str)
 
-# Entries of a list that are printed; --json prints all.
-_SHOWN = 8
+_SHOWN = 8  # list entries printed; --json prints all
 
 
 def quality(console: Console, result: ExtractionComparison) -> None:
-    """The comparison, part by part."""
+    """Print the comparison, part by part."""
     texts, relations = result.texts, result.relations
     compared = f"{texts.compared} distinct texts in common"
     short_line(console, f"extraction of {result.run} against {result.reference}: {compared}")
@@ -98,7 +97,7 @@ def _spread(console: Console, what: str, how: str, found: Sequence[Spread]) -> N
 
 
 def _downstream(console: Console, found: Downstream | LeftOut) -> None:
-    """Records and characters are means; keys shown: of the records that the reference's cmc is about."""
+    """Records and characters are means; keys shown: share of the records of the reference's cmc."""
     if left := found.questions_left_out:
         short_line(console, f"downstream without {left} questions about histories that the reference does not have whole")
     if not isinstance(found, Downstream):

@@ -1,4 +1,4 @@
-"""What `coldread labels` prints for people, inside 100 columns."""
+"""Output of `coldread labels`, within 100 columns."""
 
 from collections.abc import Sequence
 
@@ -12,7 +12,7 @@ from eval.console.layout import more, new_table, short_line
 from eval.records import Finding
 from eval.wording import percent, printable
 
-# Findings of each screen, and links of a chain, that are printed; --json prints all.
+# Findings per screen, and links per chain, printed; --json prints all.
 _FINDINGS, _LINKS = 8, 8
 _MEANING = {
     "superseded": "a gold is an earlier value that the history overwrites",
@@ -23,7 +23,7 @@ _MEANING = {
 
 
 def labels(console: Console, result: LabelAudit) -> None:
-    """Counts by screen, populations, the findings with their chains, and the headlines without the flagged questions."""
+    """Print counts by screen, populations, findings with their chains, and headlines without flagged questions."""
     hops = list(next(iter(result.screens.values())))
     screens = new_table("questions that a label screen flags", ("screen", "meaning"), hops)
     for name, counts in result.screens.items():
@@ -62,7 +62,7 @@ def _findings(console: Console, screen: str, findings: Sequence[Finding]) -> Non
 
 
 def _sensitivity(reader: str, views: dict[str, dict[str, dict[str, Sensitivity]]]) -> Table:
-    """subem as scored, over unflagged questions alone, and its bounds; rows of screens that flag none are left out."""
+    """subem as scored, over unflagged questions only, and its bounds; screens that flag nothing are omitted."""
     headings = ("\nasked", "\nsubem", "\n%", "\nflagged", "right of\nunflagged", "\n%", "lowest\n%", "highest\n%")
     title = f"{reader}: subem without flagged questions, and if all of them were wrong or right"
     table = new_table(escape(title), ("\nview", "\nhops", "\nscreen"), headings)

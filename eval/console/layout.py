@@ -9,14 +9,13 @@ from rich.text import Text
 
 from eval.wording import printable
 
-# Columns of a line that is cut.
-_WIDTH = 100
+_WIDTH = 100  # columns
 
 
 def new_table(title: str, words: Sequence[str], numbers: Sequence[str]) -> Table:
-    """An empty table: columns of words to the left, then columns of numbers to the right.
+    """An empty table: left-aligned columns of words, then right-aligned columns of numbers.
 
-    The first word, which names a row and may be long, is folded where the table would be too wide; no number is cut.
+    If the table is too wide, only the first column wraps; numbers are never truncated.
     """
     table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0))
     for heading in words:
@@ -27,18 +26,18 @@ def new_table(title: str, words: Sequence[str], numbers: Sequence[str]) -> Table
 
 
 def line(console: Console, text: str) -> None:
-    """One line of text that others may have written."""
+    """Print one line of untrusted text."""
     console.out(printable(text), highlight=False)
 
 
 def short_line(console: Console, text: str) -> None:
-    """The same, cut to 100 columns."""
+    """Print one line of untrusted text, truncated to 100 columns."""
     shown = Text(printable(text))
     shown.truncate(_WIDTH, overflow="ellipsis")
     console.out(shown.plain, highlight=False)
 
 
 def more(console: Console, count: int, what: str, indent: str = "  ") -> None:
-    """How much of a list is not printed; nothing if all is."""
+    """Print how many items of a list were omitted, if any."""
     if count > 0:
         console.out(f"{indent}… {count} more {what} (--json prints all)", highlight=False)

@@ -1,4 +1,4 @@
-"""What is printed of models: pins, certificates, encodings that were made again."""
+"""Printed output about models: pins, certificates, rechecked encodings."""
 
 from rich.console import Console
 from rich.table import Table
@@ -25,7 +25,7 @@ _THINKING = {
 
 
 def certificate(console: Console, result: Probed) -> None:
-    """A determinism certificate: what the engine resolved, and how many outputs were the same under which condition."""
+    """Print a determinism certificate: what the engine resolved, and how many outputs agreed under each condition."""
     found = result.certificate
     for name, value in result.environment.items():
         console.print(f"{name}: {value}", style="dim", markup=False, highlight=False)
@@ -45,7 +45,7 @@ def certificate(console: Console, result: Probed) -> None:
 
 
 def recheck(console: Console, result: Recheck) -> None:
-    """What came out otherwise when a run's texts were encoded again."""
+    """Print what differed when a run's texts were encoded again."""
     if result.encoder:
         _recheck(console, result.encoder, f"{result.encoder.texts} vectors")
     if result.reranker:
@@ -67,7 +67,7 @@ def _recheck(console: Console, found: ModelRecheck, outputs: str) -> None:
 
 
 def pin(console: Console, result: Description) -> None:
-    """One model: what it is, what its template does, what to know, and last the line for a reader file."""
+    """Print a model: description, chat template, notes, and last the line for a reader file."""
     model = result.model
     facts = {
         "model": model.repository or model.folder,

@@ -1,4 +1,4 @@
-"""What `coldread pipelines` prints for people, inside 100 columns."""
+"""Output of `coldread pipelines`, within 100 columns."""
 
 from collections.abc import Collection, Iterable
 from itertools import groupby
@@ -18,7 +18,7 @@ _COSTS = ("calls", "failed", "input", "output")
 
 
 def pipelines(console: Console, result: PipelineReport) -> None:
-    """What each reader's pipelines did and cost; on a scored run, what each part is worth."""
+    """Print what each reader's pipelines did and cost and, on a scored run, the contribution of each part."""
     for name, found in result.readers.items():
         sampled = f"; sampled: {', '.join(found.sampled)}" if found.sampled else ""
         _line(console, f"{name}: {blind_text(found.sealed_blind)}{sampled}")
@@ -72,7 +72,7 @@ def _counts(costs: Collection[StageCounts]) -> Iterable[str]:
 
 
 def _right(found: Accuracy) -> str:
-    """Counts, percent and interval; of nothing, nothing."""
+    """Counts, percentage and interval; empty without questions."""
     return f"{found.correct} ({found.percent} %, {found.interval})" if found.questions else "-"
 
 

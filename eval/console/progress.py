@@ -1,4 +1,4 @@
-"""Messages and progress on a console: bars on a terminal, elsewhere plain lines."""
+"""Messages and progress on a console: bars on a terminal, plain lines elsewhere."""
 
 import time
 from collections.abc import Iterator
@@ -13,12 +13,11 @@ from offline.observer import Observer, Task
 if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
 
-# Least seconds between two lines of one task.
-_INTERVAL = 10
+_INTERVAL = 10  # minimum seconds between two lines of a task
 
 
 class Lines(Observer):
-    """One line a message, and one now and then for each task."""
+    """Print a line per message, and regular progress lines for each task."""
 
     def __init__(self, console: Console) -> None:
         self.console = console
@@ -33,7 +32,7 @@ class Lines(Observer):
 
     @contextmanager
     def bars(self) -> Iterator[Observer]:
-        """The same messages, and on a terminal a bar for each task until the context ends."""
+        """The same messages and, on a terminal, a bar per task until the context ends."""
         if not self.console.is_terminal:
             yield self
             return

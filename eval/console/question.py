@@ -1,4 +1,4 @@
-"""What `coldread show` prints: one question's story."""
+"""Output of `coldread show`."""
 
 from collections.abc import Iterator
 
@@ -8,12 +8,11 @@ from eval.analysis.pipeline_story import Candidates, PipelineStory
 from eval.analysis.question import QuestionStory
 from eval.console.layout import line, more
 
-# Evidence lines that a story prints; --json prints all.
-_LINES = 40
+_LINES = 40  # evidence lines printed; --json prints all
 
 
 def story(console: Console, result: QuestionStory) -> None:
-    """One question: each view's evidence, and what each reader said of it."""
+    """Print one question: each view's evidence and each reader's answer to it."""
     line(console, f"{result.question}  ({result.history}, {result.hop_class})")
     line(console, f"  {result.text}")
     line(console, "  gold: " + (" | ".join(result.golds) if result.golds else "not opened (run `coldread score` first)"))
@@ -38,12 +37,11 @@ def story(console: Console, result: QuestionStory) -> None:
 
 
 def _trace_lines(reader: str, found: PipelineStory) -> Iterator[str]:
-    """How a pipeline came to its answer: candidates, hops, and each answer of the model."""
+    """How a pipeline reached its answer: candidates, hops, and each model output."""
     said = ", ".join(filter(None, (found.answered_by, found.fault, found.note)))
     yield f"  {reader}: {found.answer!r} [{said}] {_verdicts(found.metrics or None)}"
     dropped = f", {found.dropped} left out" if found.dropped else ""
     yield f"    retrieved: {' '.join(map(str, found.evidence)) or 'nothing'}{dropped}"
-    # Those of hops stand with them.
     yield from _candidate_lines(None if found.hops else found.candidates, "    ")
     for hop in found.hops:
         reason = f" ({hop.reason})" if hop.reason else ""

@@ -1,4 +1,4 @@
-"""What `coldread score` prints."""
+"""Output of `coldread score`."""
 
 from rich.console import Console
 from rich.markup import escape
@@ -14,12 +14,10 @@ from eval.wording import blind_text, percent, printable
 
 
 def scores(console: Console, summary: ScoreSummary) -> None:
-    """One table a reader: accuracy by view, hop class and, where there are several, history length, with Wilson intervals; and
-    what made the triples.
+    """Print one table per reader (accuracy by view, hop class and history length, with Wilson intervals) and the extraction.
 
-    `cut` counts questions of a view whose evidence was cut to the reader's input cap, and of a pipeline those with a call that
-    left out retrieved records, to the evidence budget or to its input cap. Below, a line for each view of which the output cap
-    ended answers, or that shows fallbacks.
+    `cut` counts a view's questions with evidence cut to the input cap, and a pipeline's with a call that left out retrieved
+    records (evidence budget or input cap). Lines below report answers ended by the output cap, and fallbacks.
     """
     for name, cells in summary.cells.items():
         seal = summary.seals[name]

@@ -1,4 +1,4 @@
-"""What `coldread score --predictions` prints for people, inside 100 columns."""
+"""Output of `coldread score --predictions`, within 100 columns."""
 
 from rich.console import Console
 from rich.markup import escape
@@ -10,7 +10,7 @@ from eval.wording import percent, printable
 
 
 def unsealed(console: Console, result: UnsealedScores) -> None:
-    """One row a system and hop class; the title and a line below say that no seal stands behind them."""
+    """Print one row per system and hop class; the title and a line below say that the predictions are unsealed."""
     others = [name for name in next(iter(result.systems.values())).cells[0].correct if name != HEADLINE]
     headings = ("questions", "missing", HEADLINE, f"{HEADLINE} %", "Wilson 95 %", *others)
     table = new_table(escape(printable(f"{result.name}: not sealed")), ("system", "hops"), headings)
