@@ -1,1 +1,1 @@
-"""How good an extraction is, and what follows from it."""
+"""Quality of an extraction, and its effect on cmc."""

@@ -1,4 +1,4 @@
-"""A run's extraction beside a reference: a grammar run on the same statements, or the extraction of another run."""
+"""Comparison of a run's extraction with a reference: a grammar on the same statements, or another run's extraction."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -33,21 +33,21 @@ from offline.run.opened import OpenRun
 
 
 def with_grammar(experiment: ResolvedExperiment, grammar: GrammarForms) -> ResolvedExperiment:
-    """The experiment with the grammar frontend and these forms in the place of its frontend."""
+    """The experiment with a grammar frontend with these forms as its frontend."""
     frontend = Frontend(kind="grammar", grammar=grammar.name)
     return msgspec.structs.replace(experiment, frontend=frontend, grammar=grammar, extractor=UNSET)
 
 
 @dataclass(frozen=True)
 class Reference:
-    """What an extraction is compared with; `name` says what it is."""
+    """The reference of a comparison."""
 
-    name: str
+    name: str  # as printed
     extraction: Extraction
 
 
 class Texts(Result, frozen=True):
-    """Distinct texts: those that are compared, and those that one side alone has."""
+    """Distinct texts: in both extractions, or in only one."""
 
     compared: int
     only_extraction: int
@@ -55,7 +55,7 @@ class Texts(Result, frozen=True):
 
 
 class ExtractionComparison(Result, frozen=True):
-    """The extraction of a run beside a reference. downstream: what is left out alone, if the reference has no history whole."""
+    """The extraction of a run compared with a reference."""
 
     run: str
     reference: str
@@ -65,13 +65,13 @@ class ExtractionComparison(Result, frozen=True):
     agreement: TripleAgreement
     errors: Errors
     linking: Linking
-    downstream: Downstream | LeftOut
+    downstream: Downstream | LeftOut  # only `LeftOut` if no history is complete in the reference
 
 
 def find_reference(run: OpenRun, given: str) -> Reference:
-    """The reference called `grammar`, `grammar:NAME` or by the folder of another run; ConfigurationError for none of these.
+    """The reference `grammar`, `grammar:NAME`, or another run's folder; ConfigurationError for anything else.
 
-    DataError if the run has no statement in common with it.
+    DataError if it shares no statement with the run.
     """
     reference = _find(run, given)
     if not in_common(run.extraction, reference.extraction):
@@ -95,10 +95,10 @@ def _find(run: OpenRun, given: str) -> Reference:
 
 
 def compare_extractions(run: OpenRun, reference: Reference, golds: Mapping[str, Sequence[str]] | None) -> ExtractionComparison:
-    """The comparison of a run's extraction with a reference; golds: None counts no gold answer.
+    """Compare a run's extraction with a reference; golds None: count no gold answers.
 
-    Texts that both have are compared. Linking sees histories without the others; downstream, histories that hold any of them
-    are left out with their questions.
+    Only shared texts are compared. Linking ignores the other texts; downstream excludes histories that contain any of them,
+    with their questions.
     """
     data, extraction = run.data, run.extraction
     pairs = in_common(extraction, reference.extraction)

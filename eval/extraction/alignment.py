@@ -1,7 +1,7 @@
-"""Two extractions of the same statements, side by side: relations that are mapped to each other, facts that stand for facts.
+"""Alignment of two extractions of the same statements: relations mapped to relations, facts matched to facts.
 
-Facts are compared by entity keys, inside one statement; the names of relations differ, so those of the extraction are first
-mapped to those of the reference (`map_relations`).
+Facts are compared by entity keys within one statement. Relation names differ, so the extraction's are first mapped to the
+reference's (`map_relations`).
 """
 
 from collections import Counter, defaultdict
@@ -13,9 +13,8 @@ from offline.entity_keys import entity_key
 from offline.graph import Edge, Graph
 from offline.records import Extraction, StatementExtraction, Triple
 
-# What the extraction and the reference made of one text.
-Both = tuple[StatementExtraction, StatementExtraction]
-# Subject's key, relation, object's key. A relation that is mapped to none is (its name,), which equals no name.
+Both = tuple[StatementExtraction, StatementExtraction]  # (extraction, reference) of one text
+# An unmapped relation is (its name,), which equals no name. A fact is (subject key, relation, object key).
 Named = str | tuple[str]
 Fact = tuple[str, Named, str]
 
@@ -32,38 +31,38 @@ ERRORS: dict[ErrorKind, str] = {
 
 
 class Aligned(Result, frozen=True):
-    """A fact of the reference and the fact of the extraction that stands for it; kind: the error, None where they are equal."""
+    """A fact of the reference matched to a fact of the extraction."""
 
-    kind: ErrorKind | None
+    kind: ErrorKind | None  # of error; None if the facts are equal
     extraction: Triple | None
     reference: Triple | None
 
 
 class Mapped(Result, frozen=True):
-    """A relation and the reference's that it shares most pairs of subject and object with: straight or exchanged so many."""
+    """A relation and the reference relation with which it shares most (subject, object) pairs."""
 
     relation: str
     reference: str
-    straight: int
-    exchanged: int
+    straight: int  # shared pairs in the same order
+    exchanged: int  # shared pairs in reverse order
 
 
 def in_common(extraction: Extraction, reference: Extraction) -> list[Both]:
-    """What both made of each text that both have, in the extraction's order."""
+    """Both extractions of each shared text, in the extraction's order."""
     theirs = {statement.text: statement for statement in reference.statements}
     return [(statement, theirs[statement.text]) for statement in extraction.statements if statement.text in theirs]
 
 
 def fact_of(triple: Triple, relation: Named) -> Fact:
-    """The fact that a triple states, under this relation."""
+    """A triple's fact under this relation."""
     return entity_key(triple.subject), relation, entity_key(triple.object)
 
 
 def map_relations(pairs: Iterable[Both]) -> dict[str, Mapped]:
-    """Each relation that shares a pair of subject and object with the reference in some statement: with which it shares most.
+    """Map each relation to the reference relation with which it shares most (subject, object) pairs within statements.
 
-    Pairs in the same and in exchanged order are counted apart, and the larger count decides. Ties: the reference relation with
-    fewer pairs, so that a part is not taken for its whole; then the same name; then the first name.
+    Pairs in the same and in reverse order are counted separately; the larger count decides. Ties: the reference relation with
+    fewer pairs, so that a part is not mapped to the whole; then the same name; then the first name.
     """
     straight: Counter[tuple[str, str]] = Counter()
     exchanged: Counter[tuple[str, str]] = Counter()
@@ -90,15 +89,15 @@ def map_relations(pairs: Iterable[Both]) -> dict[str, Mapped]:
 
 
 def mapped_name(name: str, mapping: Mapping[str, Mapped]) -> Named:
-    """The reference's relation that one of the extraction is mapped to."""
+    """The reference relation to which a relation of the extraction is mapped."""
     return mapping[name].reference if name in mapping else (name,)
 
 
 def align(ours: StatementExtraction, theirs: StatementExtraction, mapping: Mapping[str, Mapped]) -> list[Aligned]:
-    """The facts of one statement side by side: each of the reference once, and each of the extraction that stands for none.
+    """Align the facts of one statement: every reference fact once, then every unmatched fact of the extraction.
 
-    Equal facts first (several of the extraction may equal one of the reference, under names that are mapped alike); what is
-    left is paired one to one, kind after kind in the order of `ERRORS`, preferring the same relation, then statement order.
+    Equal facts first (several of the extraction may equal one reference fact, under names mapped to the same relation). The
+    rest is paired one to one by error kind in the order of `ERRORS`, preferring the same relation, then statement order.
     """
     wanted: dict[Fact, Triple] = {}
     for triple in theirs.triples:
@@ -137,7 +136,7 @@ def _overlapping(text: str, a: Triple, b: Triple) -> bool:
 
 
 def _overlap(text: str, a: str, b: str) -> bool:
-    """Whether some place of `a` in a text shares a character with some place of `b`."""
+    """Whether any occurrence of `a` in a text overlaps any occurrence of `b`."""
     places = list(_places(text, b))
     return any(start < other + len(b) and other < start + len(a) for start in _places(text, a) for other in places)
 
@@ -157,7 +156,7 @@ _FITS: dict[ErrorKind, Callable[[str, Triple, Triple], bool]] = {
 
 
 class Alignment:
-    """The facts of two extractions side by side, text by text."""
+    """The aligned facts of two extractions, text by text."""
 
     def __init__(self, pairs: Sequence[Both], mapping: Mapping[str, Mapped]) -> None:
         self.texts = {ours.text: align(ours, theirs, mapping) for ours, theirs in pairs}
@@ -168,11 +167,11 @@ class Alignment:
                     self._facts.setdefault((text, fact_of(triple, triple.relation)), []).append(aligned)
 
     def of(self, text: str, edge: Edge) -> list[Aligned]:
-        """What became of an assertion of the reference, made by a statement with this text."""
+        """The matches of a reference assertion made by a statement with this text."""
         return self._facts[text, (edge.subject, edge.relation, edge.target)]
 
     def stands(self, text: str, edge: Edge, graph: Graph) -> bool:
-        """Whether what stands for it in the extraction is current in the extraction's graph."""
+        """Whether a match of the assertion is current in the extraction's graph."""
         triples = (found.extraction for found in self.of(text, edge))
         facts = [fact_of(triple, triple.relation) for triple in triples if triple is not None]
         current = (graph.current.get((subject, str(relation))) for subject, relation, _ in facts)

@@ -1,4 +1,4 @@
-"""The relations of an extraction by a model: under which names they were found, what maps those to them, on what evidence."""
+"""Relation catalogue of a model's extraction: the names found for each relation, and the evidence for mapping them."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -17,22 +17,22 @@ from offline.run.opened import OpenRun
 
 
 class CountedName(Result, frozen=True):
-    """A `CatalogueName` with the facts that the extraction has under it. compared_with: its `shown`."""
+    """A `CatalogueName` with its number of facts in the extraction."""
 
     name: str
     facts: int
     into: str | None
     calls: tuple[str, ...]
-    compared_with: tuple[str, ...]
+    compared_with: tuple[str, ...]  # its `shown`
     fault: str | None
     examples: tuple[Example, ...]
 
 
 class CatalogueRelation(Result, frozen=True):
-    """A relation, its facts by distinct text, and the names that it was found under."""
+    """A relation and its names."""
 
     relation: str
-    facts: int
+    facts: int  # by distinct text
     names: tuple[CountedName, ...]
 
 
@@ -44,9 +44,9 @@ class Catalogue(Result, frozen=True):
 
 
 def groups(run: OpenRun) -> dict[str, list[CatalogueName]]:
-    """The names of a run's extraction by relation, as its experiment has it, an edited catalogue applied; in order.
+    """The names of a run's extraction by relation, in order, with an edited catalogue applied.
 
-    StateError if no model made it, or it is not up to date.
+    StateError unless a model made the extraction and it is up to date.
     """
     experiment, folder = run.experiment, run.step_folder("extraction")
     run.fresh("extraction")
@@ -60,13 +60,13 @@ def groups(run: OpenRun) -> dict[str, list[CatalogueName]]:
 
 
 def edited(run: OpenRun) -> EditedCatalogue:
-    """The catalogue as a person may edit it: names by relation, and the digest of the names, which no edit changes."""
+    """The catalogue for editing: names by relation, and the digest of the names, which edits do not change."""
     relations = {relation: tuple(name.name for name in names) for relation, names in groups(run).items()}
     return EditedCatalogue(relations, of=file_digest(run.step_folder("extraction") / NAMES))
 
 
 def write_edited(run: OpenRun, out: Path) -> None:
-    """Write the catalogue for editing; ConfigurationError for a place inside the run, or one that is taken."""
+    """Write the catalogue for editing; ConfigurationError for a path inside the run or an existing file."""
     if out.exists() or out.resolve().is_relative_to(run.path.resolve()):
         raise ConfigurationError(f"--out {out} is there already, or lies in the run; choose another name")
     comment = (
@@ -77,15 +77,15 @@ def write_edited(run: OpenRun, out: Path) -> None:
 
 
 def facts_by_name(statements: Sequence[StatementExtraction], drafts: Sequence[Draft]) -> Counter[str]:
-    """How many facts of an extraction were read under each name; one that a statement gives under two counts for both."""
+    """Number of facts per name; a fact stated under two names in one statement counts for both."""
     kept = (draft for statement, draft in zip(statements, drafts, strict=True) if statement.status == "facts")
     return Counter(triple.relation for draft in kept for triple in draft.triples)
 
 
 def catalogue(run: OpenRun) -> Catalogue:
-    """Each relation with its facts, names, their facts, examples and mapping.
+    """Each relation with its names, facts, examples and mapping.
 
-    Facts are those of the extraction, by distinct text; names.jsonl counts what a model read, which forms spare it.
+    Facts are those of the extraction, by distinct text; names.jsonl counts only facts read by a model, not by learned forms.
     """
     grouped, statements = groups(run), run.extraction.statements
     of_relation = Counter(triple.relation for statement in statements for triple in statement.triples)

@@ -1,6 +1,6 @@
-"""What an extraction does to cmc: the packets that it gives beside those that a reference gives, and why records are lacking.
+"""Effect of an extraction on cmc: its packets compared with a reference's, and why records are missing.
 
-Both are compiled from the same histories with the same settings and frozen for the same questions. No label is needed.
+Both are compiled from the same histories and settings and frozen for the same questions. No label is needed.
 """
 
 from collections import Counter
@@ -38,61 +38,53 @@ CAUSES = {
 
 
 class Lacking(Result, frozen=True):
-    """Why a question lacks a record that the reference shows: the record at fault, first on the way from an anchor."""
+    """Why a question's packet lacks a record that the reference shows."""
 
     question: str
     hop_class: str
     cause: str
-    position: int
+    position: int  # of the record at fault: the first one on the path from an anchor
     text: str
 
 
 class Side(Result, frozen=True):
-    """The sums of `coverage.Counts` of cmc with one extraction; `cmc_keys` are the reference's records.
+    """Sums of `coverage.Counts` for cmc with one extraction."""
 
-    no_anchor: questions without an anchor. gold_in_evidence, gold_as_value: unset where the labels stay closed.
-    """
-
-    cmc_keys: int
+    cmc_keys: int  # of the reference, on both sides
     cmc_keys_shown: int
     complete: int
     records: int
     characters: int
     truncated: int
     fallbacks: int
-    no_anchor: int
-    gold_in_evidence: int | UnsetType = UNSET
+    no_anchor: int  # questions without an anchor
+    gold_in_evidence: int | UnsetType = UNSET  # this and gold_as_value: unset while the labels stay closed
     gold_as_value: int | UnsetType = UNSET
 
 
 class DownstreamCell(Result, frozen=True):
-    """Questions of one hop class. reached: the reference reaches a record, so that they can be complete. causes: of `CAUSES`.
-
-    outdated: questions that an earlier value is shown to.
-    """
+    """Questions of one hop class."""
 
     questions: int
-    reached: int
+    reached: int  # the reference reaches a record, so they can be complete
     extraction: Side
     reference: Side
-    outdated: int
-    causes: dict[str, int]
+    outdated: int  # questions that are shown an earlier value
+    causes: dict[str, int]  # questions by each of `CAUSES`
 
 
 class LeftOut(Result, frozen=True):
-    """questions_left_out: about histories that the reference does not have whole."""
+    """Questions excluded from the comparison."""
 
-    questions_left_out: int
+    questions_left_out: int  # their history is incomplete in the reference
 
 
 class Downstream(LeftOut, frozen=True):
-    """cmc with either extraction, by hop class and in all; ids of the questions that are `outdated`, and why records are
-    lacking.
-    """
+    """cmc with either extraction."""
 
     questions: int
-    by_hops: dict[str, DownstreamCell]
-    outdated: tuple[str, ...]
+    by_hops: dict[str, DownstreamCell]  # and pooled
+    outdated: tuple[str, ...]  # question ids
     lacking: tuple[Lacking, ...]
 
 
@@ -118,7 +110,7 @@ def downstream(
     golds: Mapping[str, Sequence[str]] | None,
     left_out: int = 0,
 ) -> Downstream:
-    """What these questions are shown with either extraction. golds: None counts no gold answer. left_out: other questions."""
+    """Compare the packets of either extraction. golds None: count no gold answers. left_out: number of excluded questions."""
     asked: list[_Asked] = []
     settings, heading = experiment.settings, experiment.prompt.heading
     compiled = (memories(histories, questions, one, settings, heading) for one in (extraction, reference))
@@ -148,7 +140,7 @@ def _ask(
     experiment: ResolvedExperiment,
 ) -> Iterator[_Asked]:
     shown = [_shown(memory, about, experiment) for memory in (ours, theirs)]
-    # cmc's records are the reference's on both sides; a value is what the extraction itself takes for one.
+    # cmc's records are the reference's on both sides; values are each extraction's own.
     counts = [[judged.counts for judged in judges[1].judge(theirs, packets)] for packets in shown]
     values = [judged.counts.gold_as_value for judged in judges[0].judge(ours, shown[0])]
     for index, question in enumerate(about):
@@ -169,7 +161,7 @@ def _shown(memory: Memory, about: Sequence[Question], experiment: ResolvedExperi
 
 
 def _outdated(theirs: Memory, question: Question, shown: Collection[int]) -> bool:
-    """Whether an earlier value of a key that the reference reaches is shown by a record that states no current one of them."""
+    """Whether a shown record states an earlier value, and no current one, of a key that the reference reaches."""
     keys = theirs.closure(question.text)
     current = set(theirs.positions(keys))
     earlier = {edge.position for key in keys for edge in theirs.stated[key] if edge.target != theirs.graph.current[key].target}
@@ -179,9 +171,9 @@ def _outdated(theirs: Memory, question: Question, shown: Collection[int]) -> boo
 def first_cause(
     question: Question, ours: Memory, theirs: Memory, shown: Collection[int], alignment: Alignment
 ) -> Lacking | None:
-    """Why the extraction does not show a record that the reference's cmc is about; None if it shows them all.
+    """Why the extraction's packet lacks a record of the reference's cmc; None if it lacks none.
 
-    The first such record counts, in the order of traversal, and on the way to it, from an anchor, the first statement at fault.
+    Takes the first missing record in traversal order, and the first faulty statement on its path from an anchor.
     """
     current, texts = theirs.graph.current, {s.position: s.text for s in theirs.history.statements}
     key = next((key for key in theirs.closure(question.text) if current[key].position not in shown), None)

@@ -1,6 +1,6 @@
-"""How good an extraction is beside a reference: statuses, names of relations, triples, and which statements state one key.
+"""Extraction quality against a reference: statuses, relation names, triples, and linking of statements by key.
 
-Pure functions of two extractions of the same statements, aligned.
+Pure functions of two aligned extractions of the same statements.
 """
 
 from collections import Counter, defaultdict
@@ -14,57 +14,55 @@ from offline.records import Extraction, History, StatementExtraction, Status, Tr
 
 
 class StatusCell(Result, frozen=True):
-    """Distinct texts that the two sides gave these statuses, with the reasons of each side, counted."""
+    """Distinct texts with this pair of statuses."""
 
     extraction: Status
     reference: Status
     texts: int
-    extraction_reasons: dict[str, int]
+    extraction_reasons: dict[str, int]  # texts by reason
     reference_reasons: dict[str, int]
 
 
 class Part(Result, frozen=True):
-    """What a relation shares with one of the other side: how many facts, and the text of one."""
+    """The facts that a relation shares with one relation of the other side."""
 
     relation: str
     facts: int
-    example: str
+    example: str  # text of one fact
 
 
 class Spread(Result, frozen=True):
-    """A relation that goes with two or more of the other side, the largest part first."""
+    """A relation that corresponds to two or more of the other side."""
 
     relation: str
-    parts: tuple[Part, ...]
+    parts: tuple[Part, ...]  # largest first
 
 
 class RelationComparison(Result, frozen=True):
-    """unmapped: relations of the extraction that share no pair with the reference. merges: those whose facts come from two or
-    more of the reference; splits: the reverse.
-    """
+    """How relation names correspond."""
 
     mapping: tuple[Mapped, ...]
-    unmapped: tuple[str, ...]
-    merges: tuple[Spread, ...]
-    splits: tuple[Spread, ...]
+    unmapped: tuple[str, ...]  # relations that share no pair with the reference
+    merges: tuple[Spread, ...]  # relations with facts of two or more reference relations
+    splits: tuple[Spread, ...]  # the reverse
 
 
 class Agreement(Result, frozen=True):
-    """Counts of what both sides have and of each side's; precision, recall, f1: percent, two decimals, None of nothing."""
+    """Counts of shared items and of each side's."""
 
     both: int
     extraction: int
     reference: int
-    precision: float | None
+    precision: float | None  # precision, recall, f1: percent, two decimals; None if undefined
     recall: float | None
     f1: float | None
 
 
 class TripleAgreement(Result, frozen=True):
-    """Agreement of facts, of (subject, object) whatever the relation, and of keys."""
+    """Agreement of extracted facts."""
 
     triples: Agreement
-    pairs: Agreement
+    pairs: Agreement  # (subject, object), whatever the relation
     keys: Agreement
 
 
@@ -78,14 +76,14 @@ class TripleError(Result, frozen=True):
 
 
 class Errors(Result, frozen=True):
-    """Errors by kind, zeros too, and each of them."""
+    """Extraction errors."""
 
-    counts: dict[ErrorKind, int]
+    counts: dict[ErrorKind, int]  # zeros included
     items: tuple[TripleError, ...]
 
 
 class Overwritten(Result, frozen=True):
-    """Keys that the reference has with two or more objects, and what became of them (`OVERWRITTEN`)."""
+    """Keys with two or more objects in the reference, by outcome (`OVERWRITTEN`)."""
 
     keys: int
     wins: int
@@ -95,14 +93,14 @@ class Overwritten(Result, frozen=True):
 
 
 class Linking(Result, frozen=True):
-    """pairs: agreement over all pairs of statements that state one key, summed over histories."""
+    """Agreement on which statements share a key."""
 
-    pairs: Agreement
+    pairs: Agreement  # of statements with one key, summed over histories
     overwritten: Overwritten
 
 
 def statuses(pairs: Iterable[Both]) -> tuple[StatusCell, ...]:
-    """The confusion of statuses over distinct texts, with the reasons that each side gives, counted."""
+    """Confusion matrix of statuses over distinct texts, with each side's reasons counted."""
     cells: dict[tuple[Status, Status], list[Both]] = {}
     for ours, theirs in pairs:
         cells.setdefault((ours.status, theirs.status), []).append((ours, theirs))
@@ -117,7 +115,7 @@ def _reasons(statements: Iterable[StatementExtraction]) -> dict[str, int]:
 
 
 def relations(alignment: Alignment, mapping: Mapping[str, Mapped]) -> RelationComparison:
-    """The mapping, merges and splits, from facts that are equal or differ in relation or direction alone."""
+    """The mapping, merges and splits, from facts that are equal or differ only in relation or direction."""
     parts: dict[tuple[str, str], list[str]] = {}
     for text, found in alignment.texts.items():
         for aligned in found:
@@ -134,7 +132,7 @@ def relations(alignment: Alignment, mapping: Mapping[str, Mapped]) -> RelationCo
 
 
 def _spread(parts: Mapping[tuple[str, str], Sequence[str]]) -> tuple[Spread, ...]:
-    """The first names that go with two or more second ones; the parts with most facts first."""
+    """First names that occur with two or more second names; largest parts first."""
     by_name: dict[str, list[Part]] = {}
     for (name, part), texts in parts.items():
         by_name.setdefault(name, []).append(Part(part, len(texts), texts[0]))
@@ -146,7 +144,7 @@ def _spread(parts: Mapping[tuple[str, str], Sequence[str]]) -> tuple[Spread, ...
 
 
 def agreement(both: int, extraction: int, reference: int) -> Agreement:
-    """The agreement that these counts show."""
+    """The agreement for these counts."""
     return Agreement(
         both=both,
         extraction=extraction,
@@ -162,7 +160,7 @@ def _share(count: int, of: int) -> float | None:
 
 
 def triples(pairs: Iterable[Both], mapping: Mapping[str, Mapped]) -> TripleAgreement:
-    """Agreement over the sets of each statement, summed."""
+    """Agreement over each statement's sets, summed."""
     parts: dict[str, Callable[[Fact], Hashable]] = {
         "triples": lambda fact: fact,
         "pairs": lambda fact: (fact[0], fact[2]),
@@ -180,7 +178,7 @@ def triples(pairs: Iterable[Both], mapping: Mapping[str, Mapped]) -> TripleAgree
 
 
 def errors(alignment: Alignment) -> Errors:
-    """Errors by kind, zeros too, and each of them with its statement."""
+    """Errors by kind, and each with its statement."""
     items = tuple(
         TripleError(text, found.kind, found.extraction, found.reference)
         for text, facts in alignment.texts.items()
@@ -192,11 +190,11 @@ def errors(alignment: Alignment) -> Errors:
 
 
 def linked_pairs(stated: Iterable[tuple[frozenset[Key], frozenset[Key]]]) -> tuple[int, int, int]:
-    """Pairs of statements that share a key: by both extractions, by the first, by the second.
+    """Pairs of statements that share a key: in both extractions, in the first, in the second.
 
-    stated: the keys of each statement by the first and by the second. Statements with one key at most are counted by groups: n
-    of them under a key are n(n-1)/2 pairs, and likewise n under a pair of keys. One with several keys is linked to as many of
-    those as its keys' groups hold (which are disjoint), and to those of its kind that share a key, counted as sets.
+    stated: each statement's keys in the first and in the second. Statements with at most one key are counted by group: n under
+    a key are n(n-1)/2 pairs, likewise n under a pair of keys. A multi-key statement is linked to every single-key statement
+    under any of its keys (these groups are disjoint) and to every multi-key statement sharing at least one key.
     """
     simple: list[tuple[frozenset[Key], frozenset[Key]]] = []
     compound: list[tuple[frozenset[Key], frozenset[Key]]] = []
@@ -234,9 +232,9 @@ OVERWRITTEN = {
 
 
 def linking(histories: Iterable[History], extraction: Extraction, reference: Extraction, alignment: Alignment) -> Linking:
-    """Do two statements of one history state the same key? And what became of keys that were overwritten?
+    """Compare which statements of a history share a key, and the outcome of keys that were overwritten.
 
-    Names of relations need no mapping here. What became of a key is what is current of it in the extraction's graph.
+    Relation names need no mapping here. A key's outcome is its current value in the extraction's graph.
     """
     ours, theirs = _keys_by_text(extraction), _keys_by_text(reference)
     sums = [0, 0, 0]
@@ -262,5 +260,5 @@ def _outcomes(history: History, extraction: Extraction, reference: Extraction, a
 
 
 def earlier_stands(edges: Sequence[Edge], texts: Mapping[int, str], alignment: Alignment, graph: Graph) -> bool:
-    """Whether another value than the latest is current in the extraction's graph; edges: all of one key, in order."""
+    """Whether a value other than the latest is current in the extraction's graph; edges: of one key, in order."""
     return any(edge.target != edges[-1].target and alignment.stands(texts[edge.position], edge, graph) for edge in edges)
