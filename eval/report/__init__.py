@@ -1,1 +1,1 @@
-"""A scored run as one page."""
+"""A scored run as a single page."""

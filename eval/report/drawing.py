@@ -1,7 +1,7 @@
-"""Drawings of the report: Vega-Lite, described by altair, drawn by vl-convert when the report is built, as plain SVG.
+"""Drawings of the report as static SVG: Vega-Lite, written with altair, rendered by vl-convert.
 
-Colours are CSS variables of the page, so that drawings follow its dark mode. Margins are fixed by counting characters: nothing
-depends on which fonts this machine measures text with, so the bytes do not either.
+Colours are CSS variables of the page, for dark mode. Margins are computed from character counts, so the bytes do not depend on
+installed fonts.
 """
 
 import math
@@ -11,11 +11,10 @@ from typing import Any
 from eval.report.label_placement import place
 from offline.errors import needs
 
-# Of a drawing in CSS pixels; narrower ones where there are many.
-WIDTH, NARROW, HEIGHT = 420, 240, 240
+WIDTH, NARROW, HEIGHT = 420, 240, 240  # CSS pixels
 SERIES = tuple(f"var(--series-{number})" for number in range(1, 7))
 SHAPES = ("circle", "square", "diamond", "triangle-up", "triangle-down", "cross")
-# Margins: of an axis of numbers, with its title; of an axis below with a title, and without; of what an end label stands over.
+# Margins: a numeric axis with its title; a bottom axis with and without title; overhang of end labels.
 _NUMBERS, _TITLED, _UNTITLED, _RIGHT, _TOP = 46, 44, 26, 18, 8
 _CHARACTER, _LIMIT = 7.0, 170
 
@@ -23,7 +22,7 @@ Row = Mapping[str, Any]
 
 
 def intervals(rows: Sequence[Row], views: Sequence[str], readers: Sequence[str]) -> str:
-    """Views from top to bottom, `percent` with `low` and `high` from left to right, a colour and shape a reader."""
+    """Views top to bottom, `percent` with `low` and `high` left to right, a colour and shape per reader."""
     alt = _altair()
     base = alt.Chart(alt.Data(values=list(rows))).encode(
         y=_names("view", views),
@@ -39,7 +38,7 @@ def intervals(rows: Sequence[Row], views: Sequence[str], readers: Sequence[str])
 
 
 def by_length(rows: Sequence[Row], lengths: Sequence[str], readers: Sequence[str]) -> str:
-    """`length` from left to right, `percent` with `low` and `high` upwards, a line a reader."""
+    """`length` left to right, `percent` with `low` and `high` upwards, a line per reader."""
     alt = _altair()
     x = alt.X("length:N", scale=alt.Scale(domain=list(lengths)), title=None, axis=alt.Axis(labelAngle=0))
     base = alt.Chart(alt.Data(values=list(rows))).encode(
@@ -54,7 +53,7 @@ def by_length(rows: Sequence[Row], lengths: Sequence[str], readers: Sequence[str
 
 
 def scatter(rows: Sequence[Row], field: str, title: str, series: int, *, log: bool) -> str:
-    """`field` from left to right, `percent` with `low` and `high` upwards, every point with its `view` beside it."""
+    """`field` left to right, `percent` with `low` and `high` upwards, each point labelled with its `view`."""
     alt = _altair()
     width = WIDTH - _NUMBERS - _RIGHT
     values = [row[field] for row in rows]
@@ -80,7 +79,7 @@ def scatter(rows: Sequence[Row], field: str, title: str, series: int, *, log: bo
 
 
 def _labelled(rows: Sequence[Row], field: str, ends: tuple[float, float], width: float, *, log: bool) -> list[dict[str, Any]]:
-    """The rows with the place of their labels: `label`, a height in percent, and `left`."""
+    """The rows with their labels' positions: `label`, a height in percent, and `left`."""
 
     def across(value: float) -> float:
         low, high, at = (map(math.log, (*ends, value))) if log else (*ends, value)
@@ -95,13 +94,13 @@ def _labelled(rows: Sequence[Row], field: str, ends: tuple[float, float], width:
 
 
 def ticks(low: float, high: float) -> list[int]:
-    """Those of 1, 2, 5, 10, 20... in between; if these are many, powers of ten alone."""
+    """The values among 1, 2, 5, 10, 20... in the range; only powers of ten if there are many."""
     inside = [step * 10**power for power in range(8) for step in (1, 2, 5) if low <= step * 10**power <= high]
     return inside if len(inside) < 7 else [tick for tick in inside if str(tick).strip("0") == "1"]
 
 
 def bars(pairs: Mapping[str, tuple[int, int]]) -> str:
-    """Names from top to bottom, (won, lost) to the right and left of a middle."""
+    """Names top to bottom, (won, lost) to the right and left of a centre line."""
     alt = _altair()
     rows = [
         {"other": name, "count": sign * count, "shown": str(count), "who": who}
@@ -166,7 +165,7 @@ def _altair() -> Any:
 
 
 def _draw(chart: Any, width: int, height: int, left: int, bottom: int) -> str:
-    """One chart as SVG; it holds no id, no style and no script, and its texts are escaped."""
+    """A chart as SVG without ids, styles or scripts, its texts escaped."""
     with needs("report", "a report"):
         import vl_convert
     axis = {

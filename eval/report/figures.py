@@ -1,6 +1,6 @@
-"""The report's plots: which panels there are, and what each says in words for those who do not see it.
+"""The report's plots, and a text description of each.
 
-One panel a hop class (and reader, or view), so that the page arranges them as its width allows.
+One panel per hop class (and reader, or view), so that the page can arrange them by width.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -22,46 +22,43 @@ HOPS = {"sh": "single-hop", "mh": "multi-hop", "all": "all questions"}
 
 
 class Point(msgspec.Struct, frozen=True):
-    """An accuracy of one hop class as it is drawn: percentages, and as text in `told`. input: mean of a question, in `unit`.
-
-    shown: questions with a gold in their evidence, percent; unset for a pipeline, which has no evidence but what it retrieves.
-    """
+    """A plotted accuracy of one hop class."""
 
     view: str
     reader: str
     length: str | None
     hop_class: HopClass
-    percent: float
-    told: str
+    percent: float  # percent, low, high: percentages
+    told: str  # `percent` as text
     low: float
     high: float
-    input: float
+    input: float  # mean per question, in `unit`
     unit: str
-    shown: float | UnsetType = UNSET
+    shown: float | UnsetType = UNSET  # percent of questions with a gold in evidence; unset for a pipeline
 
 
 @dataclass(frozen=True)
 class Panel:
-    """One drawing; `words` says what it shows."""
+    """One drawing."""
 
     caption: str
-    words: str
+    words: str  # text description
     svg: str
 
 
 @dataclass(frozen=True)
 class Figure:
-    """Panels of one kind. legend: whether colours tell readers apart."""
+    """Panels of one kind."""
 
     title: str
     note: str
     panels: tuple[Panel, ...]
-    legend: bool = False
+    legend: bool = False  # colours distinguish readers
     narrow: bool = False
 
 
 def figures(source: Source, rows: Sequence[TableRow], gold_shown: dict[tuple[str, str], tuple[int, int]]) -> list[Figure]:
-    """All figures. rows: of the main table, by length too; gold_shown: (view, hop class) -> questions with a gold, of all."""
+    """All figures. rows: the main table's, with lengths; gold_shown: (view, hop class) -> questions (with a gold, all)."""
     lengths = list(dict.fromkeys(row.length for row in rows if row.length is not None))
     points = [point for row in rows if row.length is None for point in _points(row, gold_shown)]
     drawn = [
@@ -120,7 +117,7 @@ def _points(row: TableRow, gold_shown: Mapping[tuple[str, str], tuple[int, int]]
 
 
 def by_number(length: str) -> tuple[float, str]:
-    """Lengths by the number that they begin with (`6k`, `1m`, `16 versions`), others behind them."""
+    """Sort key: lengths by their leading number (`6k`, `1m`, `16 versions`), others last."""
     number = length.partition(" ")[0]
     factor = {"k": 1e3, "m": 1e6}.get(number[-1:].lower(), 1)
     try:
@@ -145,7 +142,7 @@ def _by_length(source: Source, points: Sequence[Point], lengths: Sequence[str]) 
 
 
 def _scatter(source: Source, points: Sequence[Point], field: Literal["input", "shown"]) -> Iterator[Panel]:
-    """A panel of each hop class and reader; sizes of the input are drawn on a logarithmic axis."""
+    """A panel per hop class and reader; input sizes have a logarithmic axis."""
     for hop_class in source.hop_classes:
         for index, reader in enumerate(source.readers):
             drawn = [point for point in points if (point.hop_class, point.reader) == (hop_class, reader)]
@@ -159,7 +156,7 @@ def _scatter(source: Source, points: Sequence[Point], field: Literal["input", "s
 
 
 def _data(points: Sequence[Point]) -> list[dict[str, str | float]]:
-    """Points as altair takes them."""
+    """Points as altair data."""
     data: list[dict[str, str | float]] = msgspec.to_builtins(points)
     return data
 

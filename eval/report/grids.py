@@ -1,4 +1,4 @@
-"""The report's tables beside the main one: contrasts, declared or exploratory, and how far headlines depend on the labels."""
+"""The report's secondary tables: contrasts, declared or exploratory, and sensitivity of headlines to labels."""
 
 from collections.abc import Iterator, Mapping
 
@@ -13,7 +13,7 @@ from offline.config.analysis import DeclaredContrast
 
 
 def contrast_grid(source: Source) -> Grid | None:
-    """Declared contrasts, then, as exploratory ones, the first view against each other one; None if there is neither."""
+    """Declared contrasts, then exploratory ones of the first view against each other one; None without any."""
     declared = source.scored.analysis.contrasts
     known = {contrast.identity for contrast in declared}
     more = [contrast for contrast in _first_view(source) if contrast.identity not in known]
@@ -38,7 +38,7 @@ def interaction_grid(source: Source) -> Grid | None:
 
 
 def sensitivity_grid(audit: LabelAudit) -> Grid | None:
-    """Headlines against each screen that flags something; None if none does."""
+    """Headlines against each screen with findings; None without any."""
     screens = [name for name, by_hops in audit.screens.items() if any(by_hops.values())]
     if not screens:
         return None

@@ -1,8 +1,8 @@
-"""What the report's question browser shows, as compressed islands of the page: each is decoded when something in it is opened.
+"""Data of the report's question browser, as compressed islands of the page, each decoded on demand.
 
-`index` holds what the list and its filters need. `answers-N` holds what was shown and said of a block of questions,
-`history-N` the records of one history, each once, and what every evidence text shows of them: evidence is always whole records
-under the experiment's heading, so its text need not be stored beside them.
+`index` holds the list and its filters. `answers-N` holds evidence and answers of a block of questions. `history-N` holds each
+record of one history once, and the record numbers of every evidence text: evidence consists of whole records under the
+experiment's heading, so its text is not stored again.
 """
 
 import base64
@@ -23,40 +23,39 @@ from offline.graph import Edge
 from offline.memory import Memory
 from offline.records import Evidence, Question
 
-# Questions an island; a block of 20 by 10 views and 3 readers is 600 answers.
-BLOCK = 20
+BLOCK = 20  # questions per island; with 10 views and 3 readers, 600 answers
 
 
 class Step(msgspec.Struct, frozen=True, array_like=True):
-    """One key of a chain, in the page a list. position: of its record; earlier: positions and values before the current one."""
+    """One key of a chain; a list in the page."""
 
     depth: int
     subject: str
     relation: str
     value: str
-    position: int
-    earlier: tuple[tuple[int, str], ...]
+    position: int  # of its record
+    earlier: tuple[tuple[int, str], ...]  # (position, value) before the current one
 
 
 class Said(msgspec.Struct, frozen=True, array_like=True):
-    """One answer, in the page a list. whole: the output normalised; parsed: the parsed output, None where that is the same."""
+    """One answer; a list in the page."""
 
     output: str
     finish_reason: str
     cut: int
     error: str | None
-    whole: str
-    parsed: str | None
+    whole: str  # normalised output
+    parsed: str | None  # normalised parsed output; None if the same
 
 
 def pack(value: object) -> str:
-    """Canonical JSON, raw deflate, base64: nothing in it can end the script element that holds it."""
+    """Canonical JSON, raw deflate, base64; cannot contain the end of a script element."""
     compressor = zlib.compressobj(9, zlib.DEFLATED, -zlib.MAX_WBITS)
     return base64.b64encode(compressor.compress(encode(value)) + compressor.flush()).decode()
 
 
 class Islands:
-    """The islands of a report by name, and, counted on the way, what each packet's evidence holds."""
+    """The islands of a report by name, and the counts of what each packet's evidence contains."""
 
     def __init__(self, source: Source, findings: Sequence[Finding]) -> None:
         self._source = source
@@ -101,7 +100,7 @@ class Islands:
         return {digest: source.evidence[digest] for digest in digests}
 
     def _retrieved(self) -> dict[str, set[int]]:
-        """By question, the records that pipelines retrieved for it, or took candidates from."""
+        """By question, the records that pipelines retrieved or took candidates from."""
         found: dict[str, set[int]] = {}
         for (_, _, question), trace in self._source.traces.items():
             lists = [trace.candidates or (), *(hop.candidates or () for hop in trace.hops)]
@@ -134,7 +133,7 @@ class Islands:
                 ]
                 for q in source.questions
             ],
-            # metric -> reader -> view -> a character a question: right, wrong, not asked
+            # metric -> reader -> view -> one character per question: right, wrong, not asked
             "verdicts": {
                 metric: [[self._verdicts(metric, reader, view) for view in source.views] for reader in source.readers]
                 for metric in source.scored.metrics
@@ -160,7 +159,7 @@ class Islands:
         }
 
     def _traces(self, reader: str, question: str) -> list[PipelineStory | None]:
-        """How each pipeline went, None for those that the reader does not serve."""
+        """Each pipeline's story; None for those that the reader does not serve."""
         source = self._source
         return [source.traces.get((reader, name, question)) for name in source.scored.experiment.served]
 
@@ -175,7 +174,7 @@ class Islands:
 
 
 def chain(memory: Memory, question: Question) -> Iterator[Step]:
-    """The keys that cmc walks, breadth-first."""
+    """The keys that cmc traverses, breadth-first."""
     depth = dict.fromkeys(memory.graph.subjects.anchors(question.text), 0)
     for key in memory.closure(question.text):
         edge = memory.graph.current[key]
@@ -185,10 +184,7 @@ def chain(memory: Memory, question: Question) -> Iterator[Step]:
 
 
 def _history(memory: Memory, steps: Iterable[Step], shown: Mapping[str, Evidence], told: set[int]) -> dict[str, object]:
-    """Records as [position, line, status], those alone that some evidence, chain or trace (`told`) has.
-
-    Evidence is in runs of their numbers.
-    """
+    """Records as [position, line, status], limited to those in evidence, chains or traces (`told`); evidence as runs."""
     needed = told | {position for evidence in shown.values() for position in evidence.positions}
     needed |= {position for step in steps for position in (step.position, *(earlier for earlier, _ in step.earlier))}
     status = statuses(memory)
@@ -201,9 +197,9 @@ def _history(memory: Memory, steps: Iterable[Step], shown: Mapping[str, Evidence
 
 
 def statuses(memory: Memory) -> dict[int, int | None]:
-    """By record that states a fact: None if each value in it is current, else the record that replaced one of them.
+    """By record with facts: None if all its values are current, else the record that replaced one of them.
 
-    What counts is the value: a record whose value was replaced and later stated again is current.
+    Values count: a record whose value was replaced and later stated again is current.
     """
     found: dict[int, int | None] = {}
     for edges in memory.stated.values():
@@ -217,12 +213,12 @@ def statuses(memory: Memory) -> dict[int, int | None]:
 
 
 def _replaced(edges: Sequence[Edge]) -> int:
-    """The first of these assertions of one key that states another value than the first one."""
+    """The first assertion of a key whose value differs from the first one's."""
     return next(edge.position for edge in edges if edge.target != edges[0].target)
 
 
 def _runs(numbers: Sequence[int]) -> list[int]:
-    """Ascending numbers as [start, length, gap, length, gap, length...]; a start is a gap from 0."""
+    """Ascending numbers as [start, length, gap, length, gap, length...]; the start is a gap from 0."""
     runs: list[int] = []
     end = 0
     for number in numbers:

@@ -1,17 +1,15 @@
-"""Where the labels of a scatter plot stand: beside their points, and not over one another."""
+"""Label positions in a scatter plot: beside their points, without overlap."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-# Of a label in CSS pixels: a line, a character on average, and from the point to the text.
-_LINE, _CHARACTER, _GAP = 12.0, 6.3, 8.0
-# Half the side of a point.
-_POINT = 4.0
+_LINE, _CHARACTER, _GAP = 12.0, 6.3, 8.0  # CSS pixels: line height, mean character width, point to text
+_POINT = 4.0  # half the side of a point
 
 
 @dataclass(frozen=True)
 class Place:
-    """To the left or right of the point, at this height."""
+    """A label's position: side of the point, and height."""
 
     left: bool
     y: float
@@ -21,10 +19,9 @@ Box = tuple[float, float, float, float]
 
 
 def place(points: Sequence[tuple[float, float, str]], width: float, height: float) -> list[Place]:
-    """A place for the label of each point, given as x, y and text in pixels of a panel; y grows downwards.
+    """A position for each point's label. points: (x, y, text) in pixels of a panel; y grows downwards.
 
-    The nearest one that is free: beside the point, else half a line higher or lower, and so on. One that no place is free
-    for stands beside its point all the same.
+    The nearest free position: beside the point, else half a line higher or lower, and so on; beside the point if none is free.
     """
     taken: list[Box] = [(x - _POINT, y - _POINT, x + _POINT, y + _POINT) for x, y, _ in points]
     found: dict[int, Place] = {}
@@ -44,7 +41,7 @@ def _options(x: float, y: float, characters: int, width: float, height: float) -
         for at in dict.fromkeys((y - step * _LINE / 2, y + step * _LINE / 2)):
             for left in sides:
                 start = x - _GAP - wide if left else x + _GAP
-                # A place off its point's height must still be in the panel; at its height it may stand over the edge.
+                # A shifted label must be inside the panel; an unshifted one may overlap the edge.
                 if step == 0 or _LINE / 2 <= at <= height - _LINE / 2:
                     yield Place(left, at), (start, at - _LINE / 2, start + wide, at + _LINE / 2)
 

@@ -1,8 +1,7 @@
-"""The report: one page that holds a scored run's tables, plots and every question, and asks the network for nothing.
+"""The report: a self-contained page with a scored run's tables, plots and questions; it makes no network request.
 
-Questions, evidence, outputs and names are data: the page's own script is the only one that its content security policy lets
-run, it writes text and never markup, and what it reads is packed so that nothing in it can end an element. The page holds no
-time and no path, so the same run gives the same bytes.
+Questions, evidence, outputs and names are data: the content security policy allows only the page's own script, which writes
+text and never markup, and packed data cannot end an element. Without times or paths, equal runs give equal bytes.
 """
 
 import base64
@@ -36,7 +35,7 @@ _SCRIPTS = ("page.js", "questions.js", "answers.js", "evidence.js", "pipelines.j
 
 
 class Report(Result, frozen=True):
-    """A written page: where it lies, its size, and how much of each it shows."""
+    """A written page: its path, size and contents."""
 
     run: str
     report: str
@@ -48,7 +47,7 @@ class Report(Result, frozen=True):
 
 
 def write_report(run: OpenRun, out: Path | None = None) -> Report:
-    """Write a run's report to `out` (default: report.html in the run) and say what it holds. Opens no label."""
+    """Write a run's report to `out` (default: report.html in the run) and return its contents. Opens no label."""
     source = read_source(run)
     page = make_page(source)
     place = run.path / REPORT if out is None else out
@@ -102,7 +101,7 @@ def _render(**content: Any) -> bytes:
 
 
 def _digest(text: str) -> str:
-    """As a content security policy names an inline script or style."""
+    """The digest of an inline script or style in a content security policy."""
     return "sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
 
 

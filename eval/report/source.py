@@ -1,4 +1,4 @@
-"""What a report is made of, read once: verified files and stored scores, which hold the golds, so that no label is opened."""
+"""The input of a report: verified files and stored scores, which include the golds, so no label is opened."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -14,24 +14,20 @@ from offline.records import Evidence, Extraction, History, HopClass, Packet, Que
 from offline.run.opened import OpenRun
 from readers.sealed import sealed_reader
 
-# Reader, view or pipeline, question id.
-Key = tuple[str, str, str]
+Key = tuple[str, str, str]  # reader, view or pipeline, question id
 
 
 @dataclass(frozen=True)
 class Source:
-    """A scored run with its data and packets.
-
-    errors: (reader, view, question id) -> why there is no answer. traces: (reader, pipeline, question id) -> how it went.
-    """
+    """A scored run with its data and packets."""
 
     scored: ScoredRun
     histories: tuple[History, ...]
     questions: tuple[Question, ...]
     extraction: Extraction
-    packets: Mapping[str, Mapping[str, Packet]]
-    evidence: Mapping[str, Evidence]
-    errors: Mapping[Key, str]
+    packets: Mapping[str, Mapping[str, Packet]]  # by view, then question
+    evidence: Mapping[str, Evidence]  # by digest
+    errors: Mapping[Key, str]  # why there is no answer
     traces: Mapping[Key, PipelineStory]
 
     @property
@@ -52,7 +48,7 @@ class Source:
 
     @cached_property
     def golds(self) -> dict[str, tuple[str, ...]]:
-        """Gold answers by question, as the scores hold them."""
+        """Gold answers by question, from the scores."""
         return self.scored.golds
 
     @cached_property
@@ -62,7 +58,7 @@ class Source:
 
 
 def read_source(run: OpenRun) -> Source:
-    """A run, every byte of it verified; StateError unless it is sealed and its stored scores are up to date."""
+    """Read and verify a run; StateError unless it is sealed and its stored scores are up to date."""
     scored = open_scored(run)
     experiment, data = scored.experiment, run.data
     traces = {key: trace for plan in experiment.readers for key, trace in _traces(run, plan)}
