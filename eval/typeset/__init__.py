@@ -1,1 +1,1 @@
-"""Tables to be published: Markdown, LaTeX, CSV."""
+"""Tables for publication: Markdown, LaTeX, CSV."""

@@ -1,4 +1,4 @@
-"""Contrasts and interactions as grids: to be read in a report or a paper, and flat for programs."""
+"""Contrasts and interactions as grids: for reports and papers, and flat for programs."""
 
 from collections.abc import Sequence
 
@@ -34,7 +34,7 @@ def render(result: ContrastSummary, form: str) -> str:
 
 
 def contrast_grid(groups: Sequence[Sequence[Contrast]]) -> Grid:
-    """One row a contrast and hop class, in groups."""
+    """One row per contrast and hop class, in groups."""
     names = ("A", "B", "of", "population", "hops", "status", "asked", "both", "only A", "only B", "neither")
     given = [row for group in groups for row in group]
     fallback = _any_fallback(given)
@@ -67,7 +67,7 @@ def _line(row: Contrast, fallback: bool) -> Row:
 
 
 def interaction_grid(rows: Sequence[Interaction]) -> Grid:
-    """One row an interaction and hop class."""
+    """One row per interaction and hop class."""
     fallback = _any_fallback(rows)
     lines: tuple[Row, ...] = tuple(
         (
@@ -88,7 +88,7 @@ def interaction_grid(rows: Sequence[Interaction]) -> Grid:
 
 
 def flat(rows: Sequence[Contrast]) -> Grid:
-    """Every field of a contrast in a column of its own, under the names of the JSON; what is rarely set only where it is."""
+    """One column per field of a contrast, named as in the JSON; optional fields only if set in some row."""
     names = [name for name in Contrast.__struct_fields__ if name not in ("format", "fallbacks", "no_width", "evidence")]
     fallback, width = _any_fallback(rows), _any_no_width(rows)
     headings = (*names, *(("fallback_a", "fallback_b") if fallback else ()), *["no_width"] * width)
@@ -102,7 +102,7 @@ def flat(rows: Sequence[Contrast]) -> Grid:
 def _cells(row: Contrast, names: Sequence[str]) -> Row:
     found: dict[str, Entry] = msgspec.structs.asdict(row)
     decimals = {"points", "low", "high", "mcnemar_p", "chi_square", "chi_square_p", "holm_p"}
-    # A decimal that travels as a string is a number all the same.
+    # Decimal strings become numbers.
     return tuple(float(str(found[n])) if n in decimals and found[n] is not None else found[n] for n in names)
 
 

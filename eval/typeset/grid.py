@@ -1,4 +1,4 @@
-"""One table in the forms that papers and programs take: Markdown, LaTeX and CSV. In each of them a cell is data."""
+"""Tables in Markdown, LaTeX and CSV. In all of them a cell is data."""
 
 import csv
 import io
@@ -8,12 +8,11 @@ from dataclasses import dataclass
 
 from eval.wording import printable
 
-# Text, a number, or nothing.
 Entry = str | int | float | None
 Row = tuple[Entry, ...]
 
 _MARKDOWN = re.compile(r"[\\`*\[\]<>|&#~$]|(?<![A-Za-z0-9])_|_(?![A-Za-z0-9])")
-# `[` and `*` behind a line's end would be read as an argument of it.
+# After a line's end, `[` and `*` would be parsed as its argument.
 _LATEX = {
     **{c: f"\\{c}" for c in "&%$#_{}"},
     "\\": r"\textbackslash{}",
@@ -25,30 +24,26 @@ _LATEX = {
     "[": "{[}",
     "*": "{*}",
 }
-# What a spreadsheet takes for the beginning of a formula.
-_FORMULA = tuple("=+-@\t")
+_FORMULA = tuple("=+-@\t")  # first characters of a formula in spreadsheets
 
 
 @dataclass(frozen=True)
 class Grid:
-    """Rows under headings; the first `words` columns are words, the others numbers.
-
-    groups: of rows, ruled off in LaTeX. notes: sentences below the table; CSV has no place for either.
-    """
+    """Rows under headings."""
 
     headings: tuple[str, ...]
-    groups: tuple[tuple[Row, ...], ...]
-    words: int
-    notes: tuple[str, ...] = ()
+    groups: tuple[tuple[Row, ...], ...]  # of rows, separated by rules in LaTeX; CSV has no groups
+    words: int  # number of leading text columns; the others hold numbers
+    notes: tuple[str, ...] = ()  # sentences below the table; omitted in CSV
 
 
 def typeset(form: str, grids: Iterable[Grid]) -> str:
-    """Grids one below the other, in LaTeX or in Markdown."""
+    """Grids one after another, in LaTeX or Markdown."""
     return "\n".join(map(latex if form == "latex" else markdown, grids))
 
 
 def markdown(grid: Grid) -> str:
-    """A table as GitHub and pandoc read it, padded so that the source can be read too."""
+    """A GitHub and pandoc table, padded so that the source is readable."""
     rows = [[_markdown(entry) for entry in row] for row in (grid.headings, *(row for group in grid.groups for row in group))]
     widths = [max(3, *(len(row[column]) for row in rows)) for column in range(len(grid.headings))]
     rule = [("-" * width if column < grid.words else "-" * (width - 1) + ":") for column, width in enumerate(widths)]
@@ -65,7 +60,7 @@ def _markdown(entry: Entry) -> str:
 
 
 def latex(grid: Grid) -> str:
-    """A tabular with booktabs' rules, notes below it."""
+    """A tabular with booktabs rules, then its notes."""
     width = len(grid.headings)
     lines = [
         "% needs \\usepackage{booktabs}",
@@ -89,7 +84,7 @@ def _latex(entry: Entry) -> str:
 
 
 def comma_separated(grid: Grid) -> str:
-    """RFC 4180: lines end in CR LF. Text that a spreadsheet would take for a formula is given an apostrophe; numbers stay."""
+    """RFC 4180 (lines end in CR LF). Text that spreadsheets would read as a formula gets an apostrophe."""
     stream = io.StringIO()
     writer = csv.writer(stream, lineterminator="\r\n")
     writer.writerows(

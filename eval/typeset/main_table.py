@@ -1,4 +1,4 @@
-"""The main table as grids: two to be read (views and readers), and one flat for programs."""
+"""The main table as grids: two for readers (views, models), one flat for programs."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -13,16 +13,13 @@ from offline.records import HopClass
 
 @dataclass(frozen=True)
 class _Cost:
-    """A column of costs. name: its heading in CSV; a heading with `sized` is followed by what it is counted in.
+    """A column of costs."""
 
-    note: of a column that is only there where a row counts any.
-    """
-
-    name: str
+    name: str  # CSV heading
     heading: str
     of: Callable[[TableRow], int | float]
-    sized: bool = False
-    note: str = ""
+    sized: bool = False  # the heading is followed by the unit
+    note: str = ""  # of a column shown only if a row counts any
 
 
 _COSTS = (
@@ -50,7 +47,7 @@ _COSTS = (
 
 
 class _Numbers(NamedTuple):
-    """An accuracy; a published one has neither count nor interval."""
+    """An accuracy; published ones have neither count nor interval."""
 
     questions: int
     correct: int | None
@@ -61,7 +58,7 @@ class _Numbers(NamedTuple):
 
 @dataclass(frozen=True)
 class _Line:
-    """A row of this run, or a published one, which has no costs."""
+    """A row of this run, or a published one without costs."""
 
     view: str
     reader: str
@@ -103,7 +100,7 @@ def render(table: MainTable, form: str) -> str:
 
 
 def grids(table: MainTable) -> tuple[Grid, Grid]:
-    """The table of views and hop classes, published rows below this run's, and that of readers."""
+    """The table of views and hop classes, published rows last, and the table of readers."""
     ours, theirs = list(_ours(table)), list(_theirs(table))
     lengths = any(row.length for row in table.rows)
     of = {name: _same_questions(name, [*ours, *theirs]) for name in table.hop_classes}
@@ -129,7 +126,7 @@ def grids(table: MainTable) -> tuple[Grid, Grid]:
 
 
 def flat(table: MainTable) -> Grid:
-    """Every number of the table in a column of its own; `source` tells this run's rows from published ones."""
+    """One column per number of the table; `source` distinguishes this run's rows from published ones."""
     columns = _columns(table)
 
     def costs(row: TableRow | None) -> Row:
@@ -170,13 +167,13 @@ def _readers(table: MainTable) -> Grid:
 
 
 def _same_questions(hop_class: HopClass, lines: Sequence[_Line]) -> int | None:
-    """How many questions of a hop class every row is of; None if that differs."""
+    """The number of questions of a hop class if all rows have the same; else None."""
     counts = {line.accuracy[hop_class].questions for line in lines if hop_class in line.accuracy}
     return counts.pop() if len(counts) == 1 else None
 
 
 def _shown(accuracy: _Numbers | None, of: int | None) -> str | None:
-    """Percent and interval, and of how many questions where the heading cannot say it."""
+    """Percentage and interval, and the number of questions if the heading cannot give it."""
     if accuracy is None:
         return None
     interval = f" ({accuracy.low}-{accuracy.high})" if accuracy.low else ""
