@@ -1,7 +1,7 @@
 """Metrics: `(prediction, golds) -> bool`; `coldread.metrics` is the entry point group.
 
-Each module here but `normalise` is one metric, named after it; its function is `METRIC`. A function may say how it judges in an
-attribute `explanation`. `METRICS.names()` are the columns of every table.
+Each module here except `normalise` is one metric, named after it, with its function `METRIC`. Its attribute `explanation`, if
+set, describes how it judges. `METRICS.names()` are the columns of every table.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -17,12 +17,11 @@ METRICS: Registry[Metric] = Registry(
     "coldread.metrics",
     {name: f"eval.metrics.{name}:METRIC" for _, name, _ in iter_modules(__path__) if name != "normalise"},
 )
-# The metric of what shows one alone: the report, and what pipelines are worth.
-HEADLINE = "subem"
+HEADLINE = "subem"  # where only one metric is shown
 
 
 def explained(text: str) -> Callable[[Function], Function]:
-    """Decorator: how a metric judges, for people who read its verdicts."""
+    """Decorator that attaches an explanation of how a metric judges."""
 
     def enter(metric: Function) -> Function:
         metric.explanation = text  # type: ignore[attr-defined]
@@ -32,10 +31,10 @@ def explained(text: str) -> Callable[[Function], Function]:
 
 
 def explanation(name: str) -> str | None:
-    """How a metric judges; None for one that does not say, or is not installed."""
+    """How a metric judges; None if it gives no explanation or is not installed."""
     return getattr(METRICS.get(name), "explanation", None) if name in METRICS else None
 
 
 def find_metrics(names: Iterable[str] | None = None) -> dict[str, Metric]:
-    """These metrics by name, or all there are; ConfigurationError for one that is not installed."""
+    """These metrics by name, default all; ConfigurationError for one that is not installed."""
     return {name: METRICS.get(name) for name in (METRICS.names() if names is None else names)}

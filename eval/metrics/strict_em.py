@@ -1,4 +1,4 @@
-"""Strict exact match: the parsed output is a gold."""
+"""Strict exact match: the parsed output equals a gold."""
 
 from collections.abc import Sequence
 
