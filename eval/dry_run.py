@@ -1,7 +1,7 @@
-"""What a run would cost, before anything is read: requests, tokens, bytes, downloads, minutes.
+"""Estimated costs of a run before reading: requests, tokens, bytes, downloads, minutes.
 
-Everything but reading is done in a temporary folder and thrown away. Weights are never fetched; a tokenizer is, if the hub can
-be reached, so that tokens are counted and not guessed.
+Every step before reading runs in a temporary folder, then deleted. Weights are never downloaded; a tokenizer is, if the hub is
+reachable, so that tokens are counted rather than estimated.
 """
 
 import shutil
@@ -40,74 +40,65 @@ from readers.records import Model, Output, StageCounts
 from readers.requests import make_settings
 from readers.tokens.chat import ChatTokenizer, messages
 
-# Tokens of a usual answer, for the estimate of minutes: the embedded reader gives 22 on the demo.
-ANSWER_TOKENS = 24
+ANSWER_TOKENS = 24  # of a typical answer, to estimate minutes: the embedded reader averages 22 on the demo
 
 
 class Rates(Result, frozen=True):
-    """Tokens a second to reckon with, in and out; 0 = what the reader's file says."""
+    """Tokens per second, to estimate minutes; 0: use the reader file's."""
 
     input: int = 0
     output: int = 0
 
 
 class Download(Result, frozen=True):
-    """A model that would be downloaded; bytes: None if the hub cannot be asked."""
+    """A model to download."""
 
     model: str
-    bytes: int | None
+    bytes: int | None  # None if the hub is unreachable
 
 
 class CertificateCost(Result, frozen=True):
-    """What the determinism certificate reads: so many requests, each so often, and the tokens of all that."""
+    """What the determinism certificate reads."""
 
-    sample: int
-    readings: int
-    input_tokens: int
+    sample: int  # requests
+    readings: int  # of each request
+    input_tokens: int  # of all readings
 
 
 class PipelineCost(Result, frozen=True):
-    """What is known of a reader's pipelines before anything is answered: answers to give, and the first wave of calls."""
+    """What is known of a reader's pipelines before any answer."""
 
     pipelines: int
     questions: int
-    calls_at_least: int
+    calls_at_least: int  # the first wave
 
 
 class ReaderCost(Result, frozen=True):
-    """What one reader would cost. Tokens and minutes are with the certificate's readings.
-
-    tokens_counted: by its tokenizer, else they are guessed from characters, and `note` says why. certificate: None if nothing
-    is probed. rate: None if either is unknown, and then minutes too.
-    """
+    """Costs of one reader; tokens and minutes include the certificate's readings."""
 
     scheduled: int
     requests: int
     input_tokens: int
-    tokens_counted: bool
+    tokens_counted: bool  # by its tokenizer; else estimated from characters, see `note`
     output_tokens_at_most: int
-    certificate: CertificateCost | None
-    rate: Rates | None
-    minutes: float | None
+    certificate: CertificateCost | None  # None if nothing is probed
+    rate: Rates | None  # None if either is unknown
+    minutes: float | None  # None without a rate
     download: Download | None
     note: str | UnsetType = UNSET
     pipelines: PipelineCost | UnsetType = UNSET
 
 
 class ExtractionCost(Result, frozen=True):
-    """What extraction by a model would cost: each distinct text asked about once, nothing repaired or mapped.
-
-    at_most: of another frontend than `llm`, which spares calls by what it learns from their answers. Without a tokenizer all
-    that follows `calls` is unset, and `note` says why. minutes: None if a rate is unknown.
-    """
+    """Costs of extraction by a model: one request per distinct text, without repairs or mapping."""
 
     model: str
     statements: int
-    at_most: bool
+    at_most: bool  # not the `llm` frontend: what it learns from answers saves calls
     calls: int
-    input_tokens: int | UnsetType = UNSET
+    input_tokens: int | UnsetType = UNSET  # unset without a tokenizer, as are the next three; see `note`
     output_tokens_about: int | UnsetType = UNSET
-    minutes: float | UnsetType | None = UNSET
+    minutes: float | UnsetType | None = UNSET  # None if a rate is unknown
     download: Download | UnsetType | None = UNSET
     note: str | UnsetType = UNSET
 
@@ -128,29 +119,26 @@ class RerankerCost(Result, frozen=True):
 
 
 class DryRun(Result, frozen=True):
-    """What a run would cost. bytes: of the run folder before predictions; disk_free: bytes too. encode: by model.
-
-    stand_ins: the view whose length each view that needs a model is reckoned by.
-    """
+    """Costs of a run."""
 
     views: tuple[str, ...]
     readers: dict[str, ReaderCost]
-    bytes: int
-    disk_free: int
+    bytes: int  # of the run folder before predictions
+    disk_free: int  # bytes
     extract: ExtractionCost | UnsetType = UNSET
-    encode: dict[str, EncoderCost | RerankerCost] | UnsetType = UNSET
-    stand_ins: dict[str, str] | UnsetType = UNSET
+    encode: dict[str, EncoderCost | RerankerCost] | UnsetType = UNSET  # by model
+    stand_ins: dict[str, str] | UnsetType = UNSET  # for each view that needs a model, the view used to estimate its length
 
 
 def dry_run(plan: Plan, rates: Rates, observer: Observer = SILENT) -> DryRun:
-    """What the run would cost, reader by reader. What pipelines ask after their first calls depends on the answers.
+    """Estimate a run's costs by reader, without the pipeline calls that depend on answers.
 
-    A view that ranks by a model is reckoned as the one that BM25 gives in its place, of about the same length.
+    A view that ranks by a model is replaced by its BM25 equivalent, of about the same length.
     """
     wanted = plan.experiment
     check_frontend(wanted)
     numbers, work = wanted.retrieval or RetrievalSettings(), model_work(wanted)
-    # Four characters a token, as everywhere here.
+    # Four characters per token, as throughout this module.
     stand_ins = {view: lexical(view, 4 * numbers.chunk_tokens) for view in wanted.views}
     experiment = replace(
         _without_model(wanted, observer),
@@ -184,9 +172,9 @@ def dry_run(plan: Plan, rates: Rates, observer: Observer = SILENT) -> DryRun:
 
 
 def _without_model(experiment: ResolvedExperiment, observer: Observer) -> ResolvedExperiment:
-    """The experiment with a grammar in the place of a model that extracts: that of its kind of data, else one without a form.
+    """The experiment with a grammar replacing a model frontend: its data kind's, else one without forms.
 
-    Without a form every record stays unresolved, and structured views are reckoned as long as the whole history.
+    Without forms every record stays unresolved, and structured views are estimated at the length of the whole history.
     """
     if experiment.extractor is UNSET:
         return experiment
@@ -225,7 +213,7 @@ def _extraction(run: OpenRun, experiment: ResolvedExperiment, rates: Rates) -> E
 
 
 def _rates(given: Rates, reader: Reader) -> Rates | None:
-    """Those given, else the reader's; None if either is unknown."""
+    """The given rates, else the reader's; None if either is unknown."""
     into, out = given.input or reader.input_rate, given.output or reader.output_rate
     return Rates(into, out) if into and out else None
 
@@ -243,7 +231,7 @@ def _unanswered(calls: Sequence[Prepared]) -> list[Output]:
 
 
 def _encoding(run: OpenRun, numbers: RetrievalSettings, work: ModelWork) -> dict[str, EncoderCost | RerankerCost]:
-    """What retrieval models would do: texts to encode and pairs to score (about, where a tokenizer cuts chunks), downloads."""
+    """Work of retrieval models: texts to encode, pairs to score (approximate where a tokenizer splits chunks), downloads."""
     texts, pairs = set(), 0
     lengths = 4 * numbers.chunk_tokens
     for memory, about in run.compiled():
@@ -272,9 +260,9 @@ def _download(model: Encoder | Reranker) -> Download | None:
 
 
 def _estimate(run: OpenRun, plan: ReaderPlan, views: Sequence[str], rates: Rates) -> ReaderCost:
-    """Requests and tokens of one reader: counted with its tokenizer if that is to be had, else guessed from characters.
+    """Requests and tokens of one reader, counted with its tokenizer if available, else estimated from characters.
 
-    views: what stands for each of its views, one as often as it stands for another.
+    views: the view that stands in for each of its views, repeated if it stands in for several.
     """
     reader = plan.reader
     found = find_tokenizer(reader)
@@ -290,7 +278,7 @@ def _estimate(run: OpenRun, plan: ReaderPlan, views: Sequence[str], rates: Rates
             inputs = {view: {name: size // 4 for name, size in each.items()} for view, each in inputs.items()}
     else:
         inputs = _guess(run, plan)
-    # A request that views share is read once; views that a stand-in stands for share none with it.
+    # A request shared by views is read once; views estimated by a stand-in share none with it.
     again = [inputs[view] for number, view in enumerate(views) if view in views[:number]]
     shared = {name: size for each in inputs.values() for name, size in each.items()}
     sizes = [size for each in (shared, *again) for size in each.values()]
@@ -313,7 +301,7 @@ def _estimate(run: OpenRun, plan: ReaderPlan, views: Sequence[str], rates: Rates
 
 
 def _readings(reader: Reader) -> int:
-    """How often the certificate reads its sample: alone, in two orders of batches, twice more through a prefix cache."""
+    """Readings of the certificate's sample: alone, in two orders of batches, and twice through a prefix cache."""
     in_batches = 2 if reader.batch_size > 1 else 0
     return 1 + in_batches + (2 if keeps_prefix_cache(reader) else 0)
 
@@ -325,7 +313,7 @@ def _pipelines(run: OpenRun, experiment: ResolvedExperiment, plan: ReaderPlan) -
         waves.append(len(calls))
         return [Output(ids=(), finish_reason="stop")] * len(calls)
 
-    # Which calls are distinct does not hang on the tokenizer, so this one, which needs no file of the model, will do.
+    # Which calls are distinct does not depend on the tokenizer; this one needs no model files.
     tokenizer = MessageBytes(CODEC_FOLDER)
     settings = make_settings(replace(plan.reader, input_cap=1 << 40), Model(fingerprint="", files=()), tokenizer)
     data = run.data
@@ -335,7 +323,7 @@ def _pipelines(run: OpenRun, experiment: ResolvedExperiment, plan: ReaderPlan) -
 
 
 def _guess(run: OpenRun, plan: ReaderPlan) -> dict[str, dict[tuple[str, str], int]]:
-    """For each view its distinct inputs, and their tokens: four characters each, English prose under the usual vocabularies."""
+    """The distinct inputs of each view with estimated tokens: four characters each, as English under the usual vocabularies."""
     evidence = run.evidence
     texts = {question.id: question.text for question in run.data.questions}
 

@@ -1,4 +1,4 @@
-"""Labels: read from the raw rows' answers, kept apart, opened only under the ledger.
+"""Labels: read from the raw rows' answers, stored separately, opened only with a ledger entry.
 
 A label source is a function `(data, source) -> (question id, golds, where)…`, registered under the loader's kind;
 `coldread.labels` is the entry point group.
@@ -29,8 +29,7 @@ from readers.seal import read_seal
 
 LEDGER = "ledger.jsonl"
 
-# (question id, golds, where it stands)
-RawLabel = tuple[str, list[str], str]
+RawLabel = tuple[str, list[str], str]  # (question id, golds, place in the source)
 LabelSource = Callable[[Any, RawSource | None], Iterator[RawLabel]]
 LABELS: Registry[LabelSource] = Registry(
     "label source",
@@ -40,7 +39,7 @@ LABELS: Registry[LabelSource] = Registry(
 
 
 def factconsolidation_labels(data: FactConsolidationData, source: RawSource | None) -> Iterator[RawLabel]:
-    """The `answers` column, one list of strings (or one string) for each question."""
+    """The `answers` column, a list of strings (or one string) per question."""
     assert source is not None
     for row, names in named_rows(source, {"answers": list[str | list[str]]}):
         answers: list[str | list[str]] = row.need("answers")
@@ -52,7 +51,7 @@ def factconsolidation_labels(data: FactConsolidationData, source: RawSource | No
 
 
 class PlainAnswers(msgspec.Struct):
-    """A question of the plain form with its answers."""
+    """A plain-form question with its answers."""
 
     id: str
     answers: list[str] = []
@@ -69,7 +68,7 @@ def plain_labels(data: PlainData, source: RawSource | None) -> Iterator[RawLabel
 def simulate(world: World) -> dict[str, str]:
     """Gold answers of a synthetic world: replay its events into a table, then follow each question's plan.
 
-    It shares no code with the graph: no keys, no normalisation, no extraction.
+    Independent of the graph: no keys, no normalisation, no extraction.
     """
     table: dict[tuple[str, str], str] = {}
     for event in world.events:
@@ -100,7 +99,7 @@ def _simulated(worlds: Iterable[World]) -> Iterator[RawLabel]:
 
 
 def load_labels(experiment: ResolvedExperiment, source: RawSource | None, wanted: list[str]) -> list[Label]:
-    """The labels of these questions; LabelError names the row of one that is missing, empty or void."""
+    """The labels of these questions; LabelError naming the row of a missing, empty or void one."""
     found: dict[str, Label] = {}
     questions = set(wanted)
     for question, golds, where in LABELS.get(kind_of(experiment.data))(experiment.data, source):
@@ -115,7 +114,7 @@ def load_labels(experiment: ResolvedExperiment, source: RawSource | None, wanted
 
 
 def labels_step(run: OpenRun, source: RawSource | None) -> bool:
-    """Write labels/ apart from the data; the ledger of an earlier version stays."""
+    """Write labels/, separate from the data; an existing ledger is kept."""
 
     def write(folder: Path) -> None:
         questions = [question.id for question in run.data.questions]
@@ -149,7 +148,7 @@ def read_labels(run: OpenRun) -> dict[str, tuple[str, ...]]:
 
 
 def open_labels(run: OpenRun, command: str) -> Mapping[str, tuple[str, ...]]:
-    """Enter this opening into the ledger, then give the gold answers by question."""
+    """Record this opening in the ledger, then return the gold answers by question."""
     run.fresh("labels")
     entries = read_ledger(run)
     entry = LabelOpening(
@@ -164,6 +163,6 @@ def open_labels(run: OpenRun, command: str) -> Mapping[str, tuple[str, ...]]:
 
 
 def commitment(run: OpenRun) -> Commitment:
-    """What a seal says of the labels: their file's sha256 from the manifest, and the ledger's length. Opens nothing."""
+    """The seal's commitment to the labels: their sha256 from the manifest, and the ledger's length. Opens nothing."""
     (sha256,) = [entry.sha256 for entry in run.need("labels").files if entry.name == "labels.jsonl"]
     return Commitment(labels=sha256, ledger=len(read_ledger(run)))

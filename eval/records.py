@@ -1,4 +1,4 @@
-"""The records of evaluation. `Label` and `Score` live here, so that nothing upstream can even name an answer."""
+"""Records of evaluation. `Label` and `Score` are defined here, so that upstream packages cannot reference an answer."""
 
 from typing import Literal
 
@@ -8,7 +8,7 @@ from readers.records import StageCounts
 
 
 class Label(Record, frozen=True):
-    """The gold answers of one question; any of them counts."""
+    """The gold answers of one question; matching any of them counts."""
 
     question: str
     golds: tuple[str, ...]
@@ -16,25 +16,18 @@ class Label(Record, frozen=True):
 
 
 class LabelOpening(Record, frozen=True):
-    """One entry of a run's ledger: which command opened the labels, and the seal roots there were by then.
-
-    `previous` is the digest of the entry before (empty for the first), `digest` that of this entry with an empty digest.
-    """
+    """One entry of a run's ledger: the command that opened the labels, and the seals made by then."""
 
     number: int
     command: str
-    seals: dict[str, str]
-    previous: str
-    digest: str = ""
+    seals: dict[str, str]  # seal roots by reader
+    previous: str  # digest of the previous entry; empty for the first
+    digest: str = ""  # of this entry with an empty digest
     format: Literal[1] = 1
 
 
 class Score(Record, frozen=True):
-    """One scheduled question of one reader and view, scored by every metric.
-
-    cut: records that the input cap cut; of a pipeline, retrieved ones that its calls left out, to the evidence budget or to the
-    input cap.
-    """
+    """One scheduled question of one reader and view, scored by every metric."""
 
     reader: str
     view: str
@@ -46,73 +39,65 @@ class Score(Record, frozen=True):
     prediction: str
     finish_reason: str
     golds: tuple[str, ...]
-    cut: int
+    cut: int  # records cut to the input cap; of a pipeline, left out by its calls (input cap or budget)
     metrics: dict[str, bool]
     format: Literal[1] = 1
 
 
 class Cell(Record, frozen=True):
-    """Counts of one reader, view, hop class and history length, and a Wilson 95 % interval of `subem`.
-
-    length: None where all lengths are pooled. cut: questions with a `cut` above 0. low, high: percent, two decimals, as
-    strings. blind: whether the reader was sealed before any label was opened.
-    """
+    """Counts of one reader, view, hop class and history length."""
 
     reader: str
     view: str
     hop_class: str
-    length: str | None
+    length: str | None  # None: pooled
     questions: int
-    cut: int
-    correct: dict[str, int]
-    low: str
+    cut: int  # questions with a `cut` above 0
+    correct: dict[str, int]  # by metric
+    low: str  # Wilson 95 % interval of `subem`: percent, two decimals
     high: str
-    blind: bool
+    blind: bool  # sealed before any label was opened
     format: Literal[1] = 1
 
 
 class Link(Record, frozen=True):
-    """One assertion of a chain; `record` is the line that states it, `current` whether nothing overwrites it."""
+    """One assertion of a chain."""
 
     position: int
     subject: str
     relation: str
     value: str
-    record: str
-    current: bool
+    record: str  # the line that states it
+    current: bool  # not overwritten
 
 
 class AskedExtractor(Record, frozen=True):
-    """The model that a frontend asked: the name of its reader, its pin as people write it, its engine.
+    """The model used by a frontend."""
 
-    fingerprint: of its files; of a served model, of what its server is asked for. stages: what its calls cost, in `unit`.
-    catalogue: digest of the names that a person edited, None without. environments: what the engines resolved that answered.
-    """
-
-    name: str
-    model: str
-    fingerprint: str
+    name: str  # of its reader
+    model: str  # its pin, as written by people
+    fingerprint: str  # of its files; for a served model, of what the server is asked for
     engine: str
-    stages: dict[str, StageCounts]
+    stages: dict[str, StageCounts]  # calls, in `unit`
     unit: Literal["tokens", "bytes"]
-    catalogue: str | None
-    environments: tuple[dict[str, str], ...]
+    catalogue: str | None  # digest of the edited names; None without edits
+    environments: tuple[dict[str, str], ...]  # resolved by the answering engines
 
 
 class ExtractedBy(Record, frozen=True):
-    """What made a run's triples. statements: those of all histories by status. extractor: None if no model was asked."""
+    """Provenance of a run's triples."""
 
     frontend: str
     grammar: str | None
-    statements: dict[Status, int]
-    extractor: AskedExtractor | None
+    statements: dict[Status, int]  # of all histories
+    extractor: AskedExtractor | None  # None if no model was used
 
 
 class Finding(Record, frozen=True):
-    """What one label screen found about one gold of a question; `chain` are the assertions that show it, in reading order."""
+    """A label screen's finding about one gold of a question."""
 
     question: str
     screen: str
     gold: str
     detail: str
-    chain: tuple[Link, ...] = ()
+    chain: tuple[Link, ...] = ()  # supporting assertions, in reading order

@@ -1,8 +1,7 @@
-"""Replay: derive every link of a sealed run again, on a machine without GPU, network or engine.
+"""Replay: derive every link of a sealed run again, without GPU, network or engine.
 
-files -> extraction -> packets -> input token ids -> output text -> scores. The first difference ends the replay with an
-error whose class (and exit code) says which link broke. Nothing is written, the ledger neither: a replay may run on a
-read-only copy.
+files -> extraction -> packets -> input token ids -> output text -> scores. The first difference ends the replay with an error
+whose class (and exit code) names the broken link. Nothing is written, not even the ledger, so a read-only copy suffices.
 """
 
 from dataclasses import dataclass
@@ -60,27 +59,26 @@ from readers.sealed import sealed_reader
 from readers.tokens.chat import ChatTokenizer, tokenizer_at
 from readers.transcript import check_environments, read_transcript
 
-# How the detail of a link begins that was not checked.
-SKIPPED = "skipped"
-# Frontends that a replay runs again, those that ask a model on its recorded answers: ours.
+SKIPPED = "skipped"  # prefix of an unchecked link's detail
+# The built-in frontends, run again in a replay, with recorded model answers.
 REPLAYED_FRONTENDS = ("grammar", "llm", "hybrid")
 
 
 @dataclass(frozen=True)
 class Link:
-    """One link of the chain that was looked at. detail: how many of what were checked, or why nothing was."""
+    """One visited link of the chain."""
 
     link: str
-    detail: str
+    detail: str  # how many items were checked, or why none
 
     @property
     def skipped(self) -> bool:
-        """Whether it was left unchecked because the caller asked for that."""
+        """Whether the caller asked not to check it."""
         return self.detail.startswith(SKIPPED)
 
 
 class _Links(Observer):
-    """Keeps every link, and passes it on."""
+    """Collects every link, and forwards it."""
 
     def __init__(self, observer: Observer) -> None:
         self._observer = observer
@@ -92,7 +90,7 @@ class _Links(Observer):
 
 
 def check_packets(run: OpenRun, measure: Measure) -> int:
-    """Derive all packets again and compare byte for byte; how many there are. PacketLinkError at the first difference."""
+    """Derive all packets again, compare byte for byte and return their number; PacketLinkError at the first difference."""
     run.fresh("packets")
     frozen = freeze_run(run, measure)
     folder = run.step_folder("packets")
@@ -113,11 +111,9 @@ def check_packets(run: OpenRun, measure: Measure) -> int:
 def replay(
     run: OpenRun, *, tokens: bool = True, tokenizers: Path | None = None, observer: Observer = SILENT
 ) -> tuple[Link, ...]:
-    """Replay a run; its links in order. A ReplayError, AlteredError or StateError says what is wrong.
+    """Replay a run and return its links in order; ReplayError, AlteredError or StateError on failure.
 
-    `tokens=False` needs no tokenizer.
-
-    tokenizers: a folder to take tokenizer files from, for a run published without them.
+    tokens: False skips token ids and needs no tokenizer. tokenizers: folder of tokenizer files, for a run published without.
     """
     links = _Links(observer)
     experiment = run.experiment
@@ -162,7 +158,7 @@ def replay(
 
 
 def _tokenizers(experiment: ResolvedExperiment) -> dict[str, str]:
-    """The models whose tokenizers a run of this experiment keeps, by the folders that hold them."""
+    """The models whose tokenizers a run of this experiment holds, by folder."""
     extractor = experiment.extractor
     extracting = {f"extraction/{TOKENIZER}": extractor.reader.name} if isinstance(extractor, Extractor) else {}
     return extracting | {f"reads/{plan.reader.name}/tokenizer": plan.reader.name for plan in experiment.readers}
@@ -191,7 +187,7 @@ def _replay_extraction(run: OpenRun, links: _Links, *, tokens: bool) -> None:
 
 
 def _extract_again(run: OpenRun) -> tuple[Extracted, int]:
-    """Run a frontend that asks a model again on its recorded answers; what it gives, and how many calls it makes."""
+    """Rerun a model frontend on its recorded answers; the extraction and its number of calls."""
     folder = run.step_folder("extraction")
     extractor = run.experiment.extractor
     if not isinstance(extractor, Extractor):
@@ -206,7 +202,7 @@ def _extract_again(run: OpenRun) -> tuple[Extracted, int]:
 
 
 def _replay_models(run: OpenRun, links: _Links) -> None:
-    """What retrieval models made is taken as it is stored; PacketLinkError if it was made by others than the experiment's."""
+    """Accept the stored outputs of retrieval models; PacketLinkError if other models than the experiment's made them."""
     work, retrieval = model_work(run.experiment), run.experiment.retrieval or RetrievalSettings()
     if work.units:
         vectors = read_record(run.step_folder("vectors") / ENCODER, Encoded)
@@ -265,7 +261,7 @@ def _replay_tokens(run: OpenRun, plan: ReaderPlan, at: Path, links: _Links) -> N
 
 
 def _replay_pipelines(run: OpenRun, plan: ReaderPlan, at: Path, links: _Links) -> None:
-    """Run a reader's pipelines again on the answers that were recorded; InputLinkError if another model gave them."""
+    """Rerun a reader's pipelines on the recorded answers; InputLinkError if another model gave them."""
     if plan.pipelines:
         traces, lists, transcript = replay_pipelines(run, plan, ChatTokenizer.of(plan.reader, at))
         folder = reads_folder(run, plan.reader.name)
@@ -276,7 +272,7 @@ def _replay_pipelines(run: OpenRun, plan: ReaderPlan, at: Path, links: _Links) -
 
 
 def _replay_seal(run: OpenRun, plan: ReaderPlan, links: _Links) -> None:
-    """SealLinkError unless the seal's counts, certificate and environments are what the files that it covers give."""
+    """SealLinkError unless the sealed files yield the seal's counts, certificate and environments."""
     name = plan.reader.name
     reader = sealed_reader(run, name)
     path, seal, predictions, probes = reader.folder / SEAL, reader.seal, reader.predictions, reader.probes
@@ -310,7 +306,7 @@ def _replay_seal(run: OpenRun, plan: ReaderPlan, links: _Links) -> None:
 def _replay_scores(run: OpenRun, links: _Links) -> None:
     readers = [plan.reader.name for plan in run.experiment.readers]
     folder = run.step_folder("scores")
-    # The metrics that were scored then, whatever is installed now.
+    # The metrics of the stored scores, not those installed now.
     stored = read_manifest(folder).inputs
     metrics = find_metrics(stored.get("metrics", "").split())
     if stored != score_inputs(run, readers, metrics):

@@ -1,4 +1,4 @@
-"""Results: what an analysis gives, and a command prints. They are records, so that every field has a name and a type."""
+"""Results of analyses, as printed by commands: records, so every field has a name and a type."""
 
 import json
 
@@ -6,7 +6,7 @@ import msgspec
 
 
 class Result(msgspec.Struct, frozen=True):
-    """Base of all results. Nothing stores them, so they have no format; a field that is UNSET is left out of the JSON."""
+    """Base of all results. They are never stored, so have no format; UNSET fields are omitted from the JSON."""
 
 
 def as_json(result: object) -> str:

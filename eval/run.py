@@ -1,4 +1,4 @@
-"""A whole run, step by step: load, extract, encode, freeze, read, score. Each step is skipped when it is up to date."""
+"""A whole run, step by step: load, extract, encode, freeze, read, score. Steps that are up to date are skipped."""
 
 import shutil
 from collections.abc import Iterator, Mapping
@@ -41,37 +41,37 @@ STEPS = ("load", "extract", "encode", "freeze", "read", "score")
 
 @dataclass(frozen=True)
 class Plan:
-    """An experiment as asked for on the command line."""
+    """An experiment as requested on the command line."""
 
     experiment: ResolvedExperiment
     data: Path | None
 
 
 class StepDone(Result, frozen=True):
-    """A step that is up to date. packets_identical: after a check. seals: roots by reader."""
+    """A step that is up to date."""
 
     run: str
     step: str
-    packets_identical: int | UnsetType = UNSET
-    seals: dict[str, str] | UnsetType = UNSET
+    packets_identical: int | UnsetType = UNSET  # set after a check
+    seals: dict[str, str] | UnsetType = UNSET  # seal roots by reader
 
 
 class Probed(Result, frozen=True):
-    """What probing a reader's engine gave, and what the engine resolved."""
+    """A probe of a reader's engine."""
 
     run: str
     reader: str
     certificate: Certificate
-    environment: dict[str, str]
+    environment: dict[str, str]  # resolved by the engine
 
 
 def make_plan(name: str, data: Path | None, limit: int | None) -> Plan:
-    """Resolve an experiment given by path or shipped name; ConfigurationError or ModelError for what cannot be run."""
+    """Resolve an experiment given by path or shipped name; ConfigurationError or ModelError if it cannot be run."""
     path = find_config("experiments", name)
     written = load_yaml(path, Experiment)
     given = getattr(written.data, "path", None)
     if data is None and given is not None:
-        # A relative path in a file means relative to that file.
+        # Relative paths in a file are relative to that file.
         data = path.parent / Path(given).expanduser()
     experiment = resolve(written, limit, str(path))
     retrieval = experiment.retrieval or RetrievalSettings()
@@ -85,7 +85,7 @@ def make_plan(name: str, data: Path | None, limit: int | None) -> Plan:
 
 
 def default_out(experiment: ResolvedExperiment) -> Path:
-    """runs/NAME, and runs/NAME-limitN for a limited run: another limit is another run."""
+    """runs/NAME, or runs/NAME-limitN for a limited run, since each limit is a different run."""
     return Path("runs") / (experiment.name + (f"-limit{experiment.limit}" if experiment.limit else ""))
 
 
@@ -94,7 +94,7 @@ def _done(written: bool) -> str:
 
 
 def load(run: OpenRun, data: Path | None, observer: Observer = SILENT) -> None:
-    """Histories, questions and, apart from them, labels. Without `data`, what is there and up to date is left alone."""
+    """Load histories, questions and, separately, labels. Without `data`, up-to-date files are kept."""
     if data is None and run.has("data") and run.has("labels"):
         with suppress(StateError):
             run.fresh("labels")
@@ -112,7 +112,7 @@ def load(run: OpenRun, data: Path | None, observer: Observer = SILENT) -> None:
 
 
 def extract(run: OpenRun, observer: Observer = SILENT) -> None:
-    """Statements to triples; a frontend that asks a model says what that cost."""
+    """Extract triples from statements; reports the costs of model calls."""
     done = extract_step(run, observer)
     statuses = ", ".join(f"{count} {status}" for status, count in sorted(done.statuses.items()))
     observer.say("extract", f"{_done(done.written)}: {statuses}")
@@ -123,7 +123,7 @@ def extract(run: OpenRun, observer: Observer = SILENT) -> None:
 
 
 def _costs(stages: Mapping[str, StageCounts], spent: Spent | None, written: bool) -> Iterator[str]:
-    """What the stages of an algorithm that asks a model cost."""
+    """Lines that report the costs of model calls by stage."""
     for stage, cost in stages.items():
         calls = f"{cost.calls} calls ({cost.failed} failed), {cost.input_tokens} tokens in, {cost.output_tokens} out"
         took = f", {float(spent.seconds.get(stage, 0)):.0f} s" if spent else ""
@@ -133,7 +133,7 @@ def _costs(stages: Mapping[str, StageCounts], spent: Spent | None, written: bool
 
 
 def encode(run: OpenRun, observer: Observer = SILENT) -> None:
-    """Vectors and rerank scores, where a view needs them."""
+    """Make the vectors and rerank scores that views need."""
     work, retrieval = model_work(run.experiment), run.experiment.retrieval
     if retrieval and retrieval.encoder and work.units:
         written = vectors_step(run, observer)
@@ -155,7 +155,7 @@ def encode(run: OpenRun, observer: Observer = SILENT) -> None:
 
 
 def freeze(run: OpenRun, observer: Observer = SILENT) -> None:
-    """Packets of every view; says which views show fallbacks."""
+    """Freeze the packets of every view; reports views with fallbacks."""
     measure, name = make_measure(run)
     written = freeze_step(run, measure, name)
     questions = len(run.data.questions)
@@ -165,7 +165,7 @@ def freeze(run: OpenRun, observer: Observer = SILENT) -> None:
 
 
 def read_all(run: OpenRun, only: str | None = None, observer: Observer = SILENT) -> None:
-    """Read and seal every reader (or the one named); one that fails ends itself alone, and its error comes last."""
+    """Read and seal every reader (or the named one); a failing reader does not stop the others, its error is raised last."""
     plans = [plan for plan in run.experiment.readers if only in (None, plan.reader.name)]
     if not run.experiment.readers:
         raise StateError(f"{run.path}: the experiment names no reader; name one under `readers` and start another run")
@@ -179,7 +179,6 @@ def read_all(run: OpenRun, only: str | None = None, observer: Observer = SILENT)
             facts = _serve(run, plan, observer)
             seal = read(run, plan, commitment(run), facts, observer)
         except (EngineError, ModelError, ConfigurationError, StateError) as error:
-            # One reader's engine or model is no reason to keep the others from reading.
             failed.append(error)
             if len(plans) > 1:
                 observer.say("read", f"{plan.reader.name}: not read: {error}")
@@ -200,9 +199,9 @@ def read_all(run: OpenRun, only: str | None = None, observer: Observer = SILENT)
 
 
 def _serve(run: OpenRun, plan: ReaderPlan, observer: Observer) -> PipelineFacts | None:
-    """Run a reader's pipelines, unless it serves none or is sealed, and say what they cost.
+    """Run a reader's pipelines, unless it has none or is sealed, and report their costs.
 
-    The requests of its views are frozen before: one that cannot be made keeps the reader from its seal, so no call is paid for.
+    Its views' requests are frozen first: one that cannot be made prevents the seal, and would waste paid calls.
     """
     name = plan.reader.name
     if not plan.pipelines or is_sealed(run, name):
@@ -217,7 +216,7 @@ def _serve(run: OpenRun, plan: ReaderPlan, observer: Observer) -> PipelineFacts 
 
 
 def probe(run: OpenRun, reader: str, size: int) -> Probed:
-    """Probe one reader's engine on demand. A sealed run is left as it is."""
+    """Probe one reader's engine on demand. A sealed run is not changed."""
     plan = next((plan for plan in run.experiment.readers if plan.reader.name == reader), None)
     if plan is None:
         names = ", ".join(plan.reader.name for plan in run.experiment.readers)
@@ -229,9 +228,9 @@ def probe(run: OpenRun, reader: str, size: int) -> Probed:
 
 
 def start(run: OpenRun, plan: Plan, observer: Observer = SILENT) -> None:
-    """Begin (or resume) a run up to its loaded data; a folder that this call made is removed if that fails.
+    """Start (or resume) a run up to its loaded data; on failure, remove the folder if this call made it.
 
-    The caller holds no lock yet; what can be known to be wrong without running anything is refused before a file is made.
+    The caller holds no lock yet; errors that can be detected without running anything are raised before a file is made.
     """
     experiment = plan.experiment
     model_work(experiment)
@@ -258,14 +257,14 @@ def start(run: OpenRun, plan: Plan, observer: Observer = SILENT) -> None:
 
 
 def check_until(until: str) -> int:
-    """The number of a step; CommandError for none."""
+    """The index of a step; CommandError for an unknown one."""
     if until not in STEPS:
         raise CommandError(f"--until {until!r}: the steps are {', '.join(STEPS)}")
     return STEPS.index(until)
 
 
 def run_all(run: OpenRun, plan: Plan, until: str, observer: Observer = SILENT) -> None:
-    """Everything up to and including a step."""
+    """Run all steps up to and including `until`."""
     last = check_until(until)
     start(run, plan, observer)
     with run.lock():

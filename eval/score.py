@@ -1,4 +1,4 @@
-"""Scoring: sealed predictions against opened labels, by every metric, with every disagreement listed."""
+"""Scoring: sealed predictions against opened labels, by every metric, with all disagreements listed."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -23,14 +23,14 @@ from readers.sealed import sealed_reader
 
 __all__ = ["score_run", "substring_exact_match"]
 
-# reader, view or pipeline, hop class, history length (None where pooled)
-CellKey = tuple[str, str, str, str | None]
+CellKey = tuple[str, str, str, str | None]  # reader, view or pipeline, hop class, history length (None: pooled)
 
 
 def score_reader(run: OpenRun, reader: str, golds: Mapping[str, Sequence[str]], metrics: Mapping[str, Metric]) -> list[Score]:
-    """Every scheduled question of one reader, in schedule order, then its pipelines' traces; a failed one is a wrong answer.
+    """Scores of one reader's scheduled questions, in schedule order, then of its pipelines' traces; failures count as wrong.
 
-    An abstention is right where a gold is what it says, by every metric, not where one stands inside: "No" in "no answer".
+    An abstention is correct only if it equals a gold answer, whatever the metric: substring matching would accept "No" inside
+    "no answer".
     """
     questions, lengths = run.data.by_id, run.data.lengths
     scores = []
@@ -59,19 +59,19 @@ def score_reader(run: OpenRun, reader: str, golds: Mapping[str, Sequence[str]], 
 
 
 class ReaderAnswer(Result, frozen=True):
-    """What is scored of one question; `view` may be a pipeline. cut: as in `Score`. abstained: the text is that of no model."""
+    """The scored output for one question."""
 
     reader: str
-    view: str
+    view: str  # or pipeline
     question: str
     text: str
     finish_reason: FinishReason
-    cut: int
-    abstained: bool = False
+    cut: int  # as in `Score`
+    abstained: bool = False  # the text is not a model's
 
 
 def answers(run: OpenRun, reader: str) -> Iterator[ReaderAnswer]:
-    """Every scheduled question of one sealed reader, in schedule order, then its pipelines' traces."""
+    """One sealed reader's scheduled questions, in schedule order, then its pipelines' traces."""
     for answer in sealed_reader(run, reader).answers():
         scheduled, prediction = answer.scheduled, answer.prediction
         text, finish_reason = prediction.text, prediction.finish_reason
@@ -100,7 +100,7 @@ def _cell(key: CellKey, scores: Sequence[Score], blind: bool) -> Cell:
 
 
 def tabulate(scores: Sequence[Score], blind: bool) -> Iterator[Cell]:
-    """Cells by view and hop class over all lengths, then by history length too; each in order of first appearance."""
+    """Cells by view and hop class, pooled over lengths, then by length; each in order of first appearance."""
     groups: dict[CellKey, list[Score]] = {}
     for pooled in (True, False):
         for score in scores:
@@ -113,7 +113,7 @@ def tabulate(scores: Sequence[Score], blind: bool) -> Iterator[Cell]:
 def score_files(
     run: OpenRun, readers: Sequence[str], golds: Mapping[str, Sequence[str]], metrics: Mapping[str, Metric]
 ) -> dict[str, list[Any]]:
-    """The files of scores/ and their records: each reader's scores, cells, and items on which metrics disagree."""
+    """The records of each file in scores/: each reader's scores, cells, and items on which metrics disagree."""
     files: dict[str, list[Any]] = {}
     for reader in readers:
         scores = score_reader(run, reader, golds, metrics)
@@ -129,15 +129,15 @@ def sealed_blind(seal: Seal) -> bool:
 
 
 def score_inputs(run: OpenRun, readers: Sequence[str], metrics: Iterable[str]) -> dict[str, str]:
-    """What scores depend on: the labels, each reader's seal, and which metrics there are."""
+    """The inputs of scores: the labels, each reader's seal, and the metrics."""
     seals = {f"seal_{reader}": read_seal(run, reader).root for reader in readers}
     return {"labels": run.need("labels").digest, "metrics": " ".join(sorted(metrics)), **seals}
 
 
 def score_run(run: OpenRun) -> bool:
-    """Score every reader of a run into scores/; True if written. An unsealed or altered run is refused first.
+    """Score every reader of a run into scores/; True if written. Unsealed or altered runs are refused first.
 
-    Scores that are up to date are left, and the labels stay closed.
+    If the scores are up to date, nothing is written and the labels stay closed.
     """
     readers = [plan.reader.name for plan in run.experiment.readers]
     if not readers:
@@ -160,7 +160,7 @@ def score_run(run: OpenRun) -> bool:
 
 
 def stored_metrics(run: OpenRun) -> tuple[str, ...]:
-    """The metrics of the stored scores; StateError unless these were made from the seals and labels that are there."""
+    """The metrics of the stored scores; StateError unless these match the current seals and labels."""
     stored = run.need("scores").inputs
     metrics = tuple(stored.get("metrics", "").split())
     if stored != score_inputs(run, [plan.reader.name for plan in run.experiment.readers], metrics):
@@ -174,7 +174,7 @@ def read_scores(run: OpenRun, reader: str) -> list[Score]:
 
 
 def read_all_scores(run: OpenRun) -> list[Score]:
-    """The stored scores, reader after reader; StateError unless they are of the seals and labels that are there."""
+    """The stored scores, reader by reader; StateError unless they match the current seals and labels."""
     stored_metrics(run)
     return [score for plan in run.experiment.readers for score in read_scores(run, plan.reader.name)]
 

@@ -1,7 +1,7 @@
-"""The statistics of paired questions, from counts and outcomes: nothing here knows a run, a file or a label.
+"""Statistics of paired questions from counts and outcomes, independent of runs, files and labels.
 
-Two arms A and B (views, readers) answer the same questions; each answer is right or wrong. Fractions lie in 0..1, points are
-percentage points. scipy and statsmodels do the arithmetic where they have it.
+Two arms A and B (views, readers) answer the same questions; each answer is right or wrong. Fractions are in 0..1, points are
+percentage points. scipy and statsmodels do the arithmetic where they can.
 """
 
 from collections import Counter
@@ -13,48 +13,44 @@ import numpy as np
 
 from offline.errors import needs
 
-# The compiler paper's replicates; the seed is this project's own.
+# Replicates as in the compiler paper; the seed is our own.
 REPLICATES = 10_000
 SEED = 7
-# Replicates resampled at a time: 500 times 800 clusters take 3 MB.
-_BLOCK = 500
+_BLOCK = 500  # replicates resampled at a time: with 800 clusters, 3 MB
 
 
 @dataclass(frozen=True)
 class Pairs:
-    """Questions by who answered them: both A and B, one of them, or neither. This is also their complementarity.
-
-    Of A against B, `only_a` are the wins, `only_b` the losses; both and neither are ties.
-    """
+    """Paired outcomes (complementarity) of A and B, in questions."""
 
     both: int
-    only_a: int
-    only_b: int
+    only_a: int  # A's wins
+    only_b: int  # A's losses
     neither: int
 
     @property
     def questions(self) -> int:
-        """How many there are."""
+        """Number of questions."""
         return self.both + self.only_a + self.only_b + self.neither
 
     @property
     def ties(self) -> int:
-        """Questions on which A and B do not differ."""
+        """Questions on which A and B agree."""
         return self.both + self.neither
 
     @property
     def correct_a(self) -> int:
-        """Questions that A answered."""
+        """Questions that A answered correctly."""
         return self.both + self.only_a
 
     @property
     def correct_b(self) -> int:
-        """Questions that B answered."""
+        """Questions that B answered correctly."""
         return self.both + self.only_b
 
     @property
     def points(self) -> float:
-        """A's percentage less B's, which is the mean paired difference, from counts; 0 without questions."""
+        """A's percentage less B's, i.e. the mean paired difference; 0 without questions."""
         return 100 * (self.only_a - self.only_b) / self.questions if self.questions else 0.0
 
     @property
@@ -64,13 +60,13 @@ class Pairs:
 
 
 def count_pairs(outcomes: Iterable[tuple[bool, bool]]) -> Pairs:
-    """Count (A right, B right), one pair a question."""
+    """Count (A right, B right), one pair per question."""
     found = Counter(outcomes)
     return Pairs(found[True, True], found[True, False], found[False, True], found[False, False])
 
 
 def wilson(successes: int, trials: int) -> tuple[float, float]:
-    """Wilson score interval (JASA 22, 1927) at 95 %, as fractions; (0, 1) without trials. scipy does the arithmetic."""
+    """Wilson score interval (JASA 22, 1927) at 95 %, as fractions; (0, 1) without trials."""
     if trials == 0:
         return 0.0, 1.0
     from scipy.stats import binomtest
@@ -80,10 +76,10 @@ def wilson(successes: int, trials: int) -> tuple[float, float]:
 
 
 def mcnemar(only_a: int, only_b: int) -> float:
-    """McNemar's test (Psychometrika 12, 1947) in its exact form, two-sided; 1 where no question is discordant.
+    """McNemar's test (Psychometrika 12, 1947), exact and two-sided; 1 if no question is discordant.
 
-    If neither arm is better, each of the n discordant questions falls to either side with probability 1/2, so `only_a`
-    is binomial(n, 1/2). That is symmetric, so p is twice the smaller tail, at most 1. scipy does the arithmetic.
+    If neither arm is better, each of the n discordant questions favours either with probability 1/2, so `only_a` is binomial(n,
+    1/2). This is symmetric, so p is twice the smaller tail, at most 1.
     """
     if only_a + only_b == 0:
         return 1.0
@@ -93,9 +89,9 @@ def mcnemar(only_a: int, only_b: int) -> float:
 
 
 def mcnemar_chi_square(only_a: int, only_b: int) -> tuple[float, float]:
-    """McNemar's statistic as he gave it, without continuity correction, and its p; (0, 1) where no question is discordant.
+    """McNemar's original statistic, without continuity correction, and its p; (0, 1) if no question is discordant.
 
-    (only_a - only_b)² / (only_a + only_b), chi-square with one degree of freedom when the discordant questions are many.
+    (only_a - only_b)² / (only_a + only_b), asymptotically chi-square with one degree of freedom.
     """
     if only_a + only_b == 0:
         return 0.0, 1.0
@@ -106,11 +102,10 @@ def mcnemar_chi_square(only_a: int, only_b: int) -> tuple[float, float]:
 
 
 def holm(p_values: Sequence[float]) -> list[float]:
-    """Adjusted p values of one family (Holm, Scand. J. Statist. 6, 1979), in the order given; statsmodels does the arithmetic.
+    """Adjusted p values of one family (Holm, Scand. J. Statist. 6, 1979), in the given order.
 
-    The k-th smallest of m is multiplied by m - k + 1, made no smaller than the one before, and at most 1. Rejecting what
-    is at most alpha keeps the chance of any false rejection in the family at or below alpha, however its tests depend on each
-    other. ConfigurationError without statsmodels.
+    The k-th smallest of m is multiplied by m - k + 1, made at least the previous one, and at most 1. Rejecting those at most
+    alpha keeps the family-wise error rate at or below alpha under any dependence. ConfigurationError without statsmodels.
     """
     if not p_values:
         return []
@@ -122,19 +117,18 @@ def holm(p_values: Sequence[float]) -> list[float]:
 def bootstrap(
     values: Sequence[int], clusters: Sequence[str], *, replicates: int = REPLICATES, seed: int = SEED
 ) -> tuple[float, float]:
-    """Percentile bootstrap interval at 95 % of the mean of `values`, in points: 100 times the mean.
+    """95 % percentile bootstrap interval of the mean of `values`, in points (100 times the mean).
 
-    values: one whole number a question (A right less B right; of an interaction, see `interaction_values`). clusters: what
-    each question belongs to (its text). ValueError without questions.
+    values: an integer per question (A right less B right; for an interaction, see `interaction_values`). clusters: each
+    question's cluster (its text). ValueError without questions.
 
-    Clusters are resampled whole: a replicate draws as many as there are, with replacement, and takes the mean over the
-    questions drawn (Davison and Hinkley, Bootstrap Methods, 1997, §3.8). Of the sorted replicates (Efron, 1979),
-    a fortieth is dropped at each end (250 of 10,000); the interval runs from the smallest to the largest that remain, so
-    that swapping A and B mirrors it.
+    Whole clusters are resampled: a replicate draws as many as there are, with replacement, and takes the mean over the
+    questions drawn (Davison and Hinkley, Bootstrap Methods, 1997, §3.8). Of the sorted replicates (Efron, 1979), 1/40 is
+    dropped at each end (250 of 10,000); the interval spans the rest, so swapping A and B mirrors it.
 
-    The same bytes everywhere: clusters are drawn in the order of their names, not of the questions; sums are whole numbers;
-    and draws are made of PCG64's own bits, which numpy keeps for every version, while what its Generator makes of them
-    may change (NEP 19). A draw's 32 bits times n / 2³² favour no cluster by more than n / 2³².
+    Reproducible to the byte: clusters are drawn in the order of their names; sums are integers; draws use PCG64's raw bits,
+    which numpy keeps stable across versions, unlike its Generator's methods (NEP 19). A draw's 32 bits times n / 2³² have a
+    bias of at most n / 2³².
     """
     if not values:
         raise ValueError("no question to resample")
@@ -158,9 +152,9 @@ def bootstrap(
 
 
 def no_width(values: Sequence[int], clusters: Sequence[str]) -> bool:
-    """Whether every cluster has the same mean of `values`: no resample of `bootstrap` can then differ from another.
+    """Whether every cluster has the same mean of `values`, so that the interval of `bootstrap` has no width.
 
-    Its interval has no width, however few the questions are, and says nothing of how sure the mean is.
+    Such an interval says nothing about the uncertainty of the mean, however few the questions.
     """
     sums: Counter[str] = Counter()
     for value, cluster in zip(values, clusters, strict=True):
@@ -170,10 +164,10 @@ def no_width(values: Sequence[int], clusters: Sequence[str]) -> bool:
 
 
 def interaction_values(outcomes: Iterable[tuple[bool, bool, bool, bool]]) -> list[int]:
-    """(a - b) - (c - d) of each question, from its four outcomes: whole numbers from -2 to 2.
+    """(a - b) - (c - d) per question, from its four outcomes: integers from -2 to 2.
 
-    Their mean times 100 is the interaction contrast in points (compiler paper, appendix B.1: what current versions gain with
-    the closure, less what they gain without), and `bootstrap` gives its interval.
+    Their mean times 100 is the interaction contrast in points (compiler paper, appendix B.1: the gain of current versions with
+    the closure, less the gain without); `bootstrap` gives its interval.
     """
     return [(a - b) - (c - d) for a, b, c, d in outcomes]
 

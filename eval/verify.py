@@ -1,4 +1,4 @@
-"""Verification of a whole run: every file is what was written, and every step was made from the one before it."""
+"""Verification of a whole run: files are unaltered, and every step was made from the one before it."""
 
 from collections.abc import Mapping
 
@@ -16,17 +16,17 @@ from readers.sealed import sealed_reader
 
 
 def _verify_links(run: OpenRun) -> None:
-    """AlteredError if a step's recorded inputs are not the steps and the configuration that the run holds."""
+    """AlteredError if a step's recorded inputs differ from the run's steps and configuration."""
     for step in ("labels", *steps_before(run.experiment, "packets"), "packets"):
         if name := run.foreign_input(step):
             raise AlteredError(f"{run.step_folder(step) / MANIFEST}: not made from this run's {name}")
 
 
 def verify_run(run: OpenRun) -> Mapping[str, Seal]:
-    """Check every byte of a run, once for each opened run; the seals by reader.
+    """Check every byte of a run, once per opened run, and return the seals by reader.
 
-    AlteredError names the first file that differs, or a question that a view or a pipeline of a reader lacks; SealLinkError
-    the first file that a seal does not cover, StateError a step or seal that is missing.
+    AlteredError names the first file that differs, or a question missing from a reader's view or pipeline; SealLinkError the
+    first file that a seal does not cover, StateError a missing step or seal.
     """
     return run.once("scores", "verified", lambda: _verify(run))
 
@@ -54,7 +54,7 @@ def _verify(run: OpenRun) -> Mapping[str, Seal]:
 
 
 def _verify_reader(run: OpenRun, plan: ReaderPlan, labels: str, openings: int) -> Seal:
-    """One reader's seal. labels: sha256 of the label file. openings: how many the ledger has."""
+    """One reader's seal. labels: sha256 of the label file. openings: the ledger's length."""
     name = plan.reader.name
     reader = sealed_reader(run, name)
     seal = reader.seal
