@@ -1,7 +1,7 @@
 """Estimated costs of a run before reading: requests, tokens, bytes, downloads, minutes.
 
-Every step before reading runs in a temporary folder, then deleted. Weights are never downloaded; a tokenizer is, if the hub is
-reachable, so that tokens are counted rather than estimated.
+All steps before reading run in a temporary folder, deleted afterwards. Weights are never downloaded; a tokenizer is, if the hub
+is reachable, so that tokens are counted rather than estimated.
 """
 
 import shutil
@@ -58,7 +58,7 @@ class Download(Result, frozen=True):
 
 
 class CertificateCost(Result, frozen=True):
-    """What the determinism certificate reads."""
+    """Costs of the determinism certificate."""
 
     sample: int  # requests
     readings: int  # of each request
@@ -66,7 +66,7 @@ class CertificateCost(Result, frozen=True):
 
 
 class PipelineCost(Result, frozen=True):
-    """What is known of a reader's pipelines before any answer."""
+    """The part of a reader's pipeline costs known before any answer."""
 
     pipelines: int
     questions: int

@@ -53,7 +53,7 @@ class LoadedData(Data):
 
 
 class ShownPacket(Result, frozen=True):
-    """What one view shows for one question."""
+    """One view's evidence for one question."""
 
     view: str
     question: str

@@ -39,7 +39,7 @@ class Score(Record, frozen=True):
     prediction: str
     finish_reason: str
     golds: tuple[str, ...]
-    cut: int  # records cut to the input cap; of a pipeline, left out by its calls (input cap or budget)
+    cut: int  # records cut to the input cap; of a pipeline, retrieved ones that its calls left out (input cap or budget)
     metrics: dict[str, bool]
     format: Literal[1] = 1
 

@@ -28,7 +28,7 @@ Shown = tuple[Question, Packet, Evidence]
 
 
 class Counts(Result, frozen=True):
-    """What the evidence of one view contains, summed over questions.
+    """Contents of one view's evidence, summed over questions.
 
     cmc's keys are the current records of the keys reachable from the question's anchors, before any truncation. A record that
     states two of these keys counts once. A question that reaches no key is not complete.

@@ -31,7 +31,7 @@ class PairedEvidence(Result, frozen=True):
 
 @dataclass(frozen=True)
 class Held:
-    """What one packet shows."""
+    """The contents of one packet."""
 
     records: frozenset[int]  # positions
     gold: bool  # whether it contains the gold
@@ -62,7 +62,7 @@ def _side_evidence(questions: Sequence[str], ours: Packets, theirs: Packets, rig
 
 
 def shown_packets(scored: ScoredRun, asked: Sequence[DeclaredContrast]) -> dict[str, Packets]:
-    """What the packets of these contrasts show, by view; ConfigurationError for a pipeline, which has no packets."""
+    """Packet contents for these contrasts, by view; ConfigurationError for a pipeline, which has no packets."""
     views = dict.fromkeys(view for contrast in asked for view in contrast.views)
     if pipelines := [view for view in views if view in scored.experiment.served]:
         raise ConfigurationError(

@@ -32,7 +32,7 @@ def _first_view(source: Source) -> Iterator[DeclaredContrast]:
 
 
 def interaction_grid(source: Source) -> Grid | None:
-    """Declared interactions; None if there is none."""
+    """Declared interactions; None without any."""
     rows = interactions(source.scored, source.scored.analysis.interactions, HEADLINE)
     return grids.interaction_grid(rows) if rows else None
 
