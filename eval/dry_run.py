@@ -181,7 +181,7 @@ def _without_model(experiment: ResolvedExperiment, observer: Observer) -> Resolv
     name = experiment.data.grammar
     grammar = load_yaml(find_config("grammars", name), GrammarForms) if name else GrammarForms(name="none", relations={})
     stand_in = f"the grammar {name}" if name else "every record unresolved"
-    observer.say("extract", f"reckoned with {stand_in} in the model's place")
+    observer.say("extract", f"estimated with {stand_in} in place of the model")
     return with_grammar(experiment, grammar)
 
 

@@ -33,7 +33,7 @@ def estimate(console: Console, result: DryRun) -> None:
         _line(console, f"{name}: about {_encoding(work)}")
     if result.stand_ins:
         pairs = ", ".join(f"{view} as {other}" for view, other in result.stand_ins.items())
-        _line(console, f"reckoned by views of their length that need no model: {pairs}")
+        _line(console, f"estimated with views of similar length that need no model: {pairs}")
     _line(console, f"{result.bytes / 1e6:.1f} MB in the run folder before predictions")
     for name, cost in result.readers.items():
         _reader(console, name, cost)
@@ -72,7 +72,7 @@ def _reader(console: Console, name: str, cost: ReaderCost) -> None:
         _line(
             console,
             f"{name}: {served.pipelines} pipelines for {served.questions} questions make at least "
-            f"{served.calls_at_least} calls, not counted above; what more they ask, and its tokens, hangs on answers",
+            f"{served.calls_at_least} calls, not counted above; further calls and their tokens depend on answers",
         )
     if cost.note:
         console.print(escape(f"{name}: tokens guessed from characters: {cost.note}"), highlight=False)
