@@ -168,6 +168,7 @@ class RunFolder:
     def need(self, step: str) -> Manifest:
         """The verified manifest of a step that must have run; StateError says which command runs it."""
         if not self.has(step):
+            self.read_experiment()  # a folder that is no run is told so
             raise StateError(
                 f"{self.path}: the step {step!r} has not run; run `coldread {COMMANDS.get(step, 'read')} {self.path}` first"
             )
