@@ -1,4 +1,4 @@
-"""A run in Python: what it holds as records, and each collection of records as a pandas table. No label is opened."""
+"""Runs in Python: their contents as records, each collection of which is also a pandas table. Opens no label."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 R = TypeVar("R", bound=msgspec.Struct)
 
-# Fields that records hold as decimal strings; a table holds numbers.
+# Decimal fields. Records hold them as strings, a table as numbers.
 DECIMALS = frozenset({"percent", "low", "high", "points", "mcnemar_p", "chi_square", "chi_square_p", "holm_p"})
 
 
@@ -53,22 +53,19 @@ class LoadedData(Data):
 
 
 class ShownPacket(Result, frozen=True):
-    """What one view shows for one question. text: the evidence. records: how many it holds; dropped: how many the budget cut.
-
-    fallback: what is shown because the view chose nothing, else None.
-    """
+    """The packet of one view and question, with its text."""
 
     view: str
     question: str
-    text: str
-    records: int
-    characters: int
-    dropped: int
-    fallback: Fallback | None
+    text: str  # the evidence
+    records: int  # in the evidence
+    characters: int  # of the evidence
+    dropped: int  # chosen records that the budget cut
+    fallback: Fallback | None  # what is shown because the view chose nothing
 
 
 class Run:
-    """A run folder, read only. Each of its folders is verified when it is first asked for; open it again after it changed."""
+    """A run folder, read only. Each step is verified when it is first used; open the run again after it has changed."""
 
     def __init__(self, opened: OpenRun) -> None:
         self._run = opened
@@ -94,7 +91,7 @@ class Run:
         return LoadedData(Records(self._run.data.histories), Records(self._run.data.questions))
 
     def packets(self, views: Iterable[str] | None = None) -> Records[ShownPacket]:
-        """The packets of these views, of all if none is named; CommandError for a view that the run lacks."""
+        """The packets of these views (default: all); CommandError for a view that the run lacks."""
         wanted = self.views if views is None else _known("view", views, self.views)
         evidence = self._run.evidence
         return Records(
@@ -112,7 +109,7 @@ class Run:
         )
 
     def predictions(self, reader: str | None = None) -> Records[ReaderAnswer]:
-        """What this reader, or every reader, answered through its views and pipelines; StateError if it is not sealed."""
+        """Answers of this reader (default: all) through its views and pipelines; StateError if it is not sealed."""
         wanted = self.readers if reader is None else _known("reader", [reader], self.readers)
         return Records(answer for name in wanted for answer in answers(self._run, name))
 
@@ -125,7 +122,7 @@ class Run:
         return Records(score for scores in self._scored.scores.values() for score in scores.values())
 
     def table(self, metric: str = HEADLINE, *, by_length: bool = False) -> Records[TableRow]:
-        """The rows of `coldread table`: accuracy with its interval, and what it cost."""
+        """The rows of `coldread table`: accuracy with its interval, and costs."""
         return Records(main_table(self._scored, metric, by_length=by_length).rows)
 
     def contrasts(
@@ -138,7 +135,7 @@ class Run:
         population: str | None = None,
         metric: str = HEADLINE,
     ) -> Records[Contrast]:
-        """Two views, or two readers of `view`, question by question; without a and b what the experiment declares."""
+        """Two views, or two readers of `view`, compared question by question (default: what the experiment declares)."""
         query = ContrastQuery(a, b, reader, view, population)
         return Records(contrasts(self._scored, query.contrasts(self._scored), metric))
 
@@ -155,5 +152,5 @@ def _known(kind: str, asked: Iterable[str], known: Sequence[str]) -> list[str]:
 
 
 def open_run(folder: str | Path) -> Run:
-    """Open a run for reading; the errors are those of the command line. It may have been published without tokenizers."""
+    """Open a run for reading. It may lack the tokenizers' files; errors are those of the command line."""
     return Run(OpenRun(Path(folder), may_lack=TOKENIZERS))
