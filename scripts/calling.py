@@ -16,6 +16,7 @@ from extract.frontends.llm import llm
 from extract.pipelines.schedule import Assembled, pipeline_settings, run_pipelines
 from offline.config.calls import Extractor, ExtractorUse, PipelineUse, pipeline_reader, resolve_extractor, resolve_pipelines
 from offline.config.models import Reader
+from offline.observer import Task
 from readers.calls.cache import Cache
 from readers.calls.caller import Caller, Prepared
 from readers.calls.engine_source import Live
@@ -63,7 +64,7 @@ class Running:
         """A caller with an empty cache, and the number of calls in each of its waves."""
         waves: list[int] = []
         with TemporaryDirectory(prefix="coldread-calls-") as folder:
-            live = Live(self.engines, Cache(Path(folder)), lambda answered, wave: None)
+            live = Live(self.engines, Cache(Path(folder)), Task())
 
             def source(calls: Sequence[Prepared]) -> list[Output]:
                 waves.append(len(calls))

@@ -195,14 +195,14 @@ from offline.canonical import encode
 from offline.config.yaml import parse_yaml
 from offline.config.experiment import Experiment, resolve
 from offline.run.opened import OpenRun
-from offline.run.steps import freeze_step, load_step
+from offline.run.writing import freeze_step, load_step
 
 experiment = resolve(parse_yaml(Path("experiment.yaml").read_text(), Experiment, "experiment.yaml"), None, "experiment.yaml")
 run = OpenRun(Path("run"))
 run.create(experiment)
-load_step(run, experiment, None)
-extract_step(run, experiment)
-freeze_step(run, experiment, len, "characters")
+load_step(run, None)
+extract_step(run)
+freeze_step(run, len, "characters")
 assert "torch" not in sys.modules, "freezing must not load torch"
 """
 EXPERIMENT = """
