@@ -333,7 +333,10 @@ def test_a_reader_process_is_started_with_no_path_of_the_run(
     ("body", "message"),
     [
         ("return []", "0 outputs for"),
-        ("return [Output(ids=(80,) * 999, finish_reason='length') for _ in batch]", "exceeded the output cap"),
+        (
+            "return [Output(ids=(80,) * 13, finish_reason='length') for _ in batch]",
+            "exceeded the output cap",
+        ),  # one more than its cap
         ("return [Output(ids=(-5,), finish_reason='stop') for _ in batch]", "-5, which is no token id"),
         *(
             (
