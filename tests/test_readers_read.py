@@ -362,7 +362,7 @@ def test_a_misbehaving_engine_is_one_clear_error(
     tiny_model: Path, tmp_path: Path, plugin: Callable[..., Path], body: str, message: str | None
 ) -> None:
     plugin(body)
-    run = frozen_run(tmp_path, tiny_model, readers=their_reader(tiny_model, tmp_path))
+    run = frozen_run(tmp_path, tiny_model, readers=their_reader(tiny_model, tmp_path, output_cap=12))
     done = coldread("read", str(run), code=0 if message is None else 8)
     if message is not None:
         assert "reader 'tiny'" in done.stderr
