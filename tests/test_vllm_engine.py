@@ -173,13 +173,11 @@ def test_a_model_on_two_workers_gives_the_ids_of_one_and_leaves_no_process(tiny_
 
 
 @pytest.mark.usefixtures("two_cores")
-def test_a_killed_engine_resumes_to_the_predictions_of_an_undisturbed_run(
-    tmp_path: Path, tiny_read: Path, vllm_model: Path
-) -> None:
-    experiment = write_experiment(tmp_path, vllm_model, readers=[reader("tiny", {"folder": str(vllm_model)}, batch_size=2)])
-    run = tmp_path / "killed"
-    coldread("run", str(experiment), "--data", str(write_rows(tmp_path)), "--out", str(run), "--until", "freeze")
-    command = start_coldread("read", str(run))
+def test_a_killed_engine_resumes_to_the_predictions_of_an_undisturbed_run(tmp_path: Path, tiny_read: Path) -> None:
+    run, made = tmp_path / "killed", tiny_read.parent
+    data = ("--data", str(made / "rows.jsonl"))
+    coldread("run", str(made / "experiment.yaml"), *data, "--out", str(run), "--until", "freeze")
+    command = start_coldread("read", str(run), "--reader", "tiny")
     journal = run / "reads/tiny/journal.jsonl"
     while not journal.exists():
         assert command.poll() is None, command.communicate()
@@ -188,7 +186,7 @@ def test_a_killed_engine_resumes_to_the_predictions_of_an_undisturbed_run(
     assert command.wait() == 8
     assert "killed by signal 9" in command.communicate()[1]
     assert journal.exists()
-    coldread("read", str(run))
+    coldread("read", str(run), "--reader", "tiny")
     for file in ("predictions.jsonl", "seal.json", "probes.jsonl"):
         assert (run / "reads/tiny" / file).read_bytes() == (tiny_read / "reads/tiny" / file).read_bytes()
 
