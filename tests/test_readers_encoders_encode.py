@@ -408,7 +408,7 @@ def test_an_encoding_that_is_killed_goes_on_and_gives_the_bytes_of_an_undisturbe
     runs = {name: tmp_path / name for name in ("undisturbed", "killed")}
     encoder = {**models(made.models / "encoder")["encoder"], "batch_size": 1}
     changes = {
-        "data": {"kind": "synthetic", "statements": [500], "questions": 20},
+        "data": {"kind": "synthetic", "statements": [200], "questions": 8},
         "frontend": {"kind": "grammar", "grammar": "synthetic"},
         "views": ["fact_dense"],
         "retrieval": {"encoder": encoder},

@@ -130,8 +130,8 @@ def test_every_reader_has_a_process_of_its_own(tiny_model: Path, tmp_path: Path,
 def test_batches_shared_by_two_processes_give_the_bytes_of_one(
     tiny_model: Path, tmp_path: Path, plugin: Callable[..., Path]
 ) -> None:
-    # Slow enough that one process cannot take all; every batch notes who read it.
-    note = "time.sleep(0.2)\nwith open(self.options['target'], 'a') as out:\n    print(os.getpid(), file=out)"
+    # Each process is given a batch at once; every batch notes who read it.
+    note = "time.sleep(0.01)\nwith open(self.options['target'], 'a') as out:\n    print(os.getpid(), file=out)"
     plugin(f"{note}\nreturn [Output(ids=(80, 81 + len(ids) % 9), finish_reason='length') for ids in batch]")
     sealed, readers = {}, {}
     for count in (1, 2):
